@@ -1,0 +1,3 @@
+//! The entry point.
+#![forbid(unsafe_code)]
+fn main() {}

@@ -1,0 +1,31 @@
+//! The roles: what kinds of process there are. A role is a process, a room or file in `src/`, a stanza in
+//! `policy/roles.toml`, a seccomp file and a row in SECURITY.md; all carry the same name.
+
+use serde::{Deserialize, Serialize};
+
+/// A kind of process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Role {
+    Parent,
+    Worker,
+    Log,
+}
+
+impl Role {
+    /// Every role, in the order of the tables.
+    pub const ALL: [Role; 3] = [Role::Parent, Role::Worker, Role::Log];
+
+    /// The role's name as it stands in `policy/`, in process titles and in logs.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Role::Parent => "parent",
+            Role::Worker => "worker",
+            Role::Log => "log",
+        }
+    }
+
+    /// The role of that name.
+    pub fn from_name(name: &str) -> Option<Role> {
+        Role::ALL.into_iter().find(|role| role.name() == name)
+    }
+}

@@ -1,0 +1,2 @@
+//! (under construction)
+#![forbid(unsafe_code)]
