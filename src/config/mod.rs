@@ -8,7 +8,8 @@
 
 mod slice;
 
-pub use slice::{LogSlice, WorkerSlice};
+pub use crate::role::Layer;
+pub use slice::{LogSlice, WorkerSlice, decode, encode};
 
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
@@ -55,14 +56,6 @@ pub enum JailMode {
     Mount,
     /// chroot(2) into this directory; every document root lies beneath it.
     Chroot(PathBuf),
-}
-
-/// A layer of confinement that a kernel may lack.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Layer {
-    Landlock,
-    Seccomp,
-    Namespaces,
 }
 
 /// `[log]`
