@@ -388,5 +388,4 @@ const FIELDS_TOO_LARGE: Reject = Reject::new(Status::REQUEST_HEADER_FIELDS_TOO_L
 const TOO_MANY_FIELDS: Reject = Reject::new(Status::REQUEST_HEADER_FIELDS_TOO_LARGE, "more field lines than the limit");
 
 #[cfg(test)]
-#[path = "head_tests.rs"]
 mod tests;

@@ -58,14 +58,14 @@ impl<'b> RequestLine<'b> {
         let (Some(method_name), Some(target), Some(version), None) = (parts.next(), parts.next(), parts.next(), parts.next()) else {
             return Err(Reject::bad("request line is not method, target and version"));
         };
-        if !is_token(method_name) {
+        let method = parse_method(method_name);
+        if method == Method::Extension && !is_token(method_name) {
             return Err(Reject::bad("method is not a token"));
         }
         if target.is_empty() || !target.iter().all(|&byte| TARGET[usize::from(byte)]) {
             return Err(Reject::bad("byte in the target that must be percent-encoded"));
         }
         let version = parse_version(version)?;
-        let method = parse_method(method_name);
         let form = Form::parse(method, target)?;
         Ok(RequestLine {
             method,

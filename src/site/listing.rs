@@ -216,5 +216,4 @@ const STYLE: &str = "body{margin:0 auto;max-width:60rem;padding:1rem;font:1rem/1
                      @media(max-width:36rem){th:last-child,td:last-child{display:none}}";
 
 #[cfg(test)]
-#[path = "listing_tests.rs"]
 mod tests;
