@@ -388,4 +388,6 @@ const FIELDS_TOO_LARGE: Reject = Reject::new(Status::REQUEST_HEADER_FIELDS_TOO_L
 const TOO_MANY_FIELDS: Reject = Reject::new(Status::REQUEST_HEADER_FIELDS_TOO_LARGE, "more field lines than the limit");
 
 #[cfg(test)]
+mod grammar;
+#[cfg(test)]
 mod tests;
