@@ -258,6 +258,11 @@ impl<'d> Item<'d> {
         self.report(what, format!("expected {expected}"), faults);
     }
 
+    /// Whether this is a list without elements.
+    pub(super) fn is_empty_list(&self) -> bool {
+        self.value.as_array().is_some_and(|list| list.is_empty())
+    }
+
     /// Something is wrong with the value.
     pub(super) fn report(&self, message: impl Into<String>, help: impl Into<String>, faults: &mut Faults<'_>) {
         faults.report(self.at.clone(), message, help);
@@ -310,8 +315,23 @@ fn report_duplicate(text: &str, document: &DeTable<'_>, at: Range<usize>, faults
     let key = written.trim_matches(|c| c == '"' || c == '\'');
     let mut first = None;
     last_before(document, key, at.start, &mut first);
+    let first = first.or_else(|| same_line_before(text, at.start));
     let help = first.map_or(String::new(), |offset| format!("first given at {}", faults.place_name(offset)));
     faults.report_syntax(at, format!("{} is given twice", quoted(key)), help);
+}
+
+/// A table given twice has in the document the place of its second header; the first is the same line before it.
+fn same_line_before(text: &str, offset: usize) -> Option<usize> {
+    let start = text.get(..offset)?.rfind('\n')? + 1;
+    let header = text.get(start..)?.lines().next()?.trim();
+    let mut next = 0;
+    for line in text.get(..start)?.split_inclusive('\n') {
+        if line.trim() == header {
+            return Some(next);
+        }
+        next += line.len();
+    }
+    None
 }
 
 /// The last place before `limit` where a key of that name stands: the first of a pair, since a table keeps its first.

@@ -84,3 +84,115 @@ const LAYERS: [(&str, Layer); 3] = [
     ("seccomp", Layer::Seccomp),
     ("namespaces", Layer::Namespaces),
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::super::read::{told, with_a_site};
+    use super::*;
+
+    fn said(lines: &str) -> Vec<String> {
+        told(&format!("[[site]]\nroot = \"/srv/www\"\n[jail]\n{lines}\n"))
+    }
+
+    #[test]
+    fn the_defaults_are_those_of_the_manual() {
+        let expected = Jail {
+            mode: JailMode::Mount,
+            also: Vec::new(),
+            allow_missing: Vec::new(),
+        };
+        assert_eq!(with_a_site("").jail, expected);
+        assert_eq!(with_a_site("[jail]\nmode = \"mount\"").jail, expected);
+    }
+
+    #[test]
+    fn every_key_is_read() {
+        let text = "[jail]\nmode = \"chroot\"\nroot = \"/srv\"\nalso = [\"/srv/lib\"]\nallow_missing = [\"landlock\", \"seccomp\", \"namespaces\"]";
+        let expected = Jail {
+            mode: JailMode::Chroot(PathBuf::from("/srv")),
+            also: vec![PathBuf::from("/srv/lib")],
+            allow_missing: vec![Layer::Landlock, Layer::Seccomp, Layer::Namespaces],
+        };
+        assert_eq!(with_a_site(text).jail, expected);
+        assert_eq!(
+            with_a_site("[jail]\nalso = [\"lib\"]").jail.also,
+            [PathBuf::from("/etc/anchorite/lib")]
+        );
+        assert_eq!(said("mode = \"chroot\"\nroot = \"/srv/www\""), [""; 0]);
+    }
+
+    #[test]
+    fn a_root_goes_with_chroot_and_with_nothing_else() {
+        assert_eq!(
+            said("mode = \"chroot\""),
+            ["4:8: mode \"chroot\" needs \"root\", expected the directory to change the root to"]
+        );
+        for mode in ["", "\nmode = \"mount\""] {
+            assert_eq!(
+                said(&format!("root = \"/srv\"{mode}")),
+                ["4:1: \"root\" in [jail] is only for mode \"chroot\", the mode is \"mount\""]
+            );
+        }
+    }
+
+    #[test]
+    fn what_the_jail_does_not_show_is_refused() {
+        let help = "expected a directory beneath \"/srv/ww\", the \"root\" of [jail]";
+        assert_eq!(
+            said("mode = \"chroot\"\nroot = \"/srv/ww\"\nalso = [\"/usr/share\"]"),
+            [
+                format!("2:8: \"/srv/www\" cannot be seen from the jail, {help}"),
+                format!("6:9: \"/usr/share\" cannot be seen from the jail, {help}"),
+            ]
+        );
+    }
+
+    #[test]
+    fn words_and_directories_are_checked() {
+        for (lines, said_of_it) in [
+            ("mode = \"chrot\"", "4:8: \"mode\" in [jail] is \"chrot\", did you mean \"chroot\"?"),
+            (
+                "mode = \"none\"",
+                "4:8: \"mode\" in [jail] is \"none\", expected \"mount\" or \"chroot\"",
+            ),
+            (
+                "mode = true",
+                "4:8: \"mode\" in [jail] is a boolean, expected \"mount\" or \"chroot\"",
+            ),
+            (
+                "mode = \"chroot\"\nroot = \"/\"",
+                "5:8: \"/\" is the whole file system, expected a directory beneath \"/\"",
+            ),
+            (
+                "mode = \"chroot\"\nroot = 1",
+                "5:8: \"root\" in [jail] is an integer, expected a directory",
+            ),
+            (
+                "also = [\"/\"]",
+                "4:9: \"/\" is the whole file system, expected a directory beneath \"/\"",
+            ),
+            (
+                "also = [\"../../..\"]",
+                "4:9: \"../../..\" is the whole file system, expected a directory beneath \"/\"",
+            ),
+            (
+                "also = \"/srv\"",
+                "4:8: \"also\" in [jail] is a string, expected a list of directories",
+            ),
+            (
+                "also = [1]",
+                "4:9: \"also\" in [jail] holds an integer, expected a list of directories",
+            ),
+            (
+                "allow_missing = [\"selinux\"]",
+                "4:18: a value of \"allow_missing\" in [jail] is \"selinux\", expected \"landlock\", \"seccomp\" or \"namespaces\"",
+            ),
+            (
+                "allow_missing = \"seccomp\"",
+                "4:17: \"allow_missing\" in [jail] is a string, expected a list of \"landlock\", \"seccomp\" or \"namespaces\"",
+            ),
+        ] {
+            assert_eq!(said(lines), [said_of_it]);
+        }
+    }
+}

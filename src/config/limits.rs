@@ -59,3 +59,119 @@ const HEADER_TIMEOUT: RangeInclusive<Duration> = Duration::from_millis(100)..=Du
 const TIMEOUT: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(86_400);
 /// From not at all to a week, for large files over slow lines.
 const DRAIN_TIMEOUT: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(7 * 86_400);
+
+#[cfg(test)]
+mod tests {
+    use super::super::quantity::{DURATION_EXPECTED, SIZE_EXPECTED};
+    use super::super::read::{told, with_a_site};
+    use super::*;
+
+    fn said(line: &str) -> Vec<String> {
+        told(&format!("[limits]\n{line}\n[[site]]\nroot = \"/srv/www\"\n"))
+    }
+
+    #[test]
+    fn the_defaults_are_those_of_the_manual() {
+        let text = "[limits]\nconnections = 10000\nrequest_line = \"8KiB\"\nheader_bytes = \"32KiB\"\nheader_count = 100\n\
+                    header_timeout = \"10s\"\nwrite_timeout = \"60s\"\nkeepalive_timeout = \"15s\"\nkeepalive_requests = 10000\n\
+                    drain_timeout = \"10m\"";
+        assert_eq!(with_a_site("").limits, with_a_site(text).limits);
+        assert_eq!(with_a_site("[limits]").limits, default());
+    }
+
+    #[test]
+    fn every_key_is_read() {
+        let text = "[limits]\nconnections = 1\nrequest_line = \"2KiB\"\nheader_bytes = \"3000\"\nheader_count = 4\n\
+                    header_timeout = \"5s\"\nwrite_timeout = \"6m\"\nkeepalive_timeout = \"700ms\"\nkeepalive_requests = 8\n\
+                    drain_timeout = \"0s\"";
+        let expected = Limits {
+            connections: 1,
+            request_line: 2048,
+            header_bytes: 3000,
+            header_count: 4,
+            header_timeout: Duration::from_secs(5),
+            write_timeout: Duration::from_secs(360),
+            keepalive_timeout: Duration::from_millis(700),
+            keepalive_requests: 8,
+            drain_timeout: Duration::ZERO,
+        };
+        assert_eq!(with_a_site(text).limits, expected);
+    }
+
+    #[test]
+    fn at_a_limit_is_accepted_and_one_beyond_gives_the_range() {
+        for (key, within, beyond, expected) in [
+            ("connections", ["1", "1048576"], ["0", "1048577"], "an integer from 1 to 1048576"),
+            ("header_count", ["1", "256"], ["0", "257"], "an integer from 1 to 256"),
+            (
+                "keepalive_requests",
+                ["1", "1000000000"],
+                ["0", "1000000001"],
+                "an integer from 1 to 1000000000",
+            ),
+            (
+                "request_line",
+                ["\"64\"", "\"64KiB\""],
+                ["\"63\"", "\"65537B\""],
+                "\"64\" to \"64KiB\"",
+            ),
+            (
+                "header_bytes",
+                ["\"64\"", "\"1MiB\""],
+                ["\"63\"", "\"1048577\""],
+                "\"64\" to \"1MiB\"",
+            ),
+            (
+                "header_timeout",
+                ["\"100ms\"", "\"1h\""],
+                ["\"99ms\"", "\"3601s\""],
+                "\"100ms\" to \"1h\"",
+            ),
+            (
+                "write_timeout",
+                ["\"100ms\"", "\"1d\""],
+                ["\"99ms\"", "\"86401s\""],
+                "\"100ms\" to \"1d\"",
+            ),
+            (
+                "keepalive_timeout",
+                ["\"100ms\"", "\"1d\""],
+                ["\"0s\"", "\"86401s\""],
+                "\"100ms\" to \"1d\"",
+            ),
+            (
+                "drain_timeout",
+                ["\"0s\"", "\"7d\""],
+                ["\"604800001ms\"", "\"8d\""],
+                "\"0ms\" to \"7d\"",
+            ),
+        ] {
+            for value in within {
+                assert_eq!(said(&format!("{key} = {value}")), [""; 0]);
+            }
+            for value in beyond {
+                let column = key.len() + 4;
+                let message = format!("2:{column}: \"{key}\" in [limits] is {value}, expected {expected}");
+                assert_eq!(said(&format!("{key} = {value}")), [message]);
+            }
+        }
+    }
+
+    #[test]
+    fn a_quantity_is_told_from_a_number() {
+        assert_eq!(
+            said("request_line = 8192"),
+            [format!(
+                "2:16: \"request_line\" in [limits] is an integer, expected {SIZE_EXPECTED}"
+            )]
+        );
+        assert_eq!(
+            said("header_timeout = \"10 s\""),
+            [format!("2:18: \"10 s\" is not a duration, expected {DURATION_EXPECTED}")]
+        );
+        assert_eq!(
+            said("header_bytes = \"99999999999999999999\""),
+            ["2:16: \"99999999999999999999\" is too large for a size"]
+        );
+    }
+}

@@ -60,7 +60,7 @@ fn read_target(text: &Text<'_>, base: &Path, expected: &str, faults: &mut Faults
             );
             None
         }
-        path if path.ends_with('/') => {
+        path if !path.is_empty() && matches!(path.rsplit('/').next(), Some("" | "." | "..")) => {
             faults.report(
                 text.at.clone(),
                 format!("{} is a directory", quoted(path)),
@@ -93,3 +93,103 @@ const LEVELS: [(&str, Level); 5] = [
 ];
 const ACCESS_EXPECTED: &str = "a path, \"stderr\" or \"off\"";
 const ERROR_EXPECTED: &str = "a path or \"stderr\"";
+
+#[cfg(test)]
+mod tests {
+    use super::super::read::{told, with_a_site};
+    use super::*;
+    use std::path::PathBuf;
+
+    fn said(line: &str) -> Vec<String> {
+        told(&format!("[log]\n{line}\n[[site]]\nroot = \"/srv/www\"\n"))
+    }
+
+    fn file(path: &str) -> LogTarget {
+        LogTarget::File(PathBuf::from(path))
+    }
+
+    #[test]
+    fn the_defaults_are_those_of_the_manual() {
+        let log = with_a_site("").log;
+        assert_eq!(log.access, file("/var/log/anchorite/access.log"));
+        assert_eq!(log.error, file("/var/log/anchorite/error.log"));
+        assert_eq!(log.level, Level::Notice);
+        assert_eq!(with_a_site("[log]\nformat = \"combined\"").log, log);
+    }
+
+    #[test]
+    fn every_key_is_read() {
+        let log = with_a_site("[log]\naccess = \"off\"\nerror = \"stderr\"\nlevel = \"debug\"").log;
+        assert_eq!(
+            (log.access, log.error, log.level),
+            (LogTarget::Off, LogTarget::Stderr, Level::Debug)
+        );
+        let log = with_a_site("[log]\naccess = \"access.log\"\nerror = \"../log/error\"").log;
+        assert_eq!((log.access, log.error), (file("/etc/anchorite/access.log"), file("/etc/log/error")));
+        for (level, _) in LEVELS {
+            assert_eq!(said(&format!("level = \"{level}\"")), [""; 0]);
+        }
+    }
+
+    #[test]
+    fn what_is_no_place_for_a_log_is_refused() {
+        for (line, said_of_it) in [
+            (
+                "access = \"stdout\"",
+                "2:10: \"stdout\" is not a place for a log, expected a path, \"stderr\" or \"off\"",
+            ),
+            (
+                "access = \"syslog\"",
+                "2:10: \"syslog\" is not supported by this version, expected a path, \"stderr\" or \"off\"",
+            ),
+            (
+                "error = \"syslog\"",
+                "2:9: \"syslog\" is not supported by this version, expected a path or \"stderr\"",
+            ),
+            (
+                "error = \"off\"",
+                "2:9: \"error\" in [log] may not be \"off\", expected a path or \"stderr\"",
+            ),
+            (
+                "access = \"/var/log/\"",
+                "2:10: \"/var/log/\" is a directory, expected a path, \"stderr\" or \"off\"",
+            ),
+            (
+                "access = \"..\"",
+                "2:10: \"..\" is a directory, expected a path, \"stderr\" or \"off\"",
+            ),
+            ("access = \"\"", "2:10: \"\" is not a path, expected a path"),
+            (
+                "access = false",
+                "2:10: \"access\" in [log] is a boolean, expected a path, \"stderr\" or \"off\"",
+            ),
+            ("error = 1", "2:9: \"error\" in [log] is an integer, expected a path or \"stderr\""),
+        ] {
+            assert_eq!(said(line), [said_of_it]);
+        }
+    }
+
+    #[test]
+    fn levels_and_formats_are_words_of_a_list() {
+        assert_eq!(
+            said("level = \"notcie\""),
+            ["2:9: \"level\" in [log] is \"notcie\", did you mean \"notice\"?"]
+        );
+        assert_eq!(
+            said("level = \"loud\""),
+            ["2:9: \"level\" in [log] is \"loud\", expected \"error\", \"warning\", \"notice\", \"info\" or \"debug\""]
+        );
+        assert_eq!(
+            said("level = 3"),
+            ["2:9: \"level\" in [log] is an integer, expected \"error\", \"warning\", \"notice\", \"info\" or \"debug\""]
+        );
+        assert_eq!(
+            said("format = \"json\""),
+            ["2:10: \"json\" is not supported by this version, expected \"combined\""]
+        );
+        assert_eq!(
+            said("format = 1"),
+            ["2:10: \"format\" in [log] is an integer, expected \"combined\""]
+        );
+    }
+}

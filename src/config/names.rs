@@ -109,7 +109,8 @@ pub fn known_keys() -> impl Iterator<Item = (&'static str, &'static str)> {
 pub(super) fn explain_unknown(names: &Names, key: &str) -> (String, String) {
     let shown = quoted(key);
     if names.planned.contains(&key) {
-        return (format!("{shown} is not supported by this version"), String::new());
+        let help = belongs(key).map_or(String::new(), |tables| format!("but {tables} has a key of that name"));
+        return (format!("{shown} is not supported by this version"), help);
     }
     let what = if names.table.is_empty() {
         format!("unknown name {shown}")
@@ -120,6 +121,8 @@ pub(super) fn explain_unknown(names: &Names, key: &str) -> (String, String) {
         place
     } else if let Some(name) = nearest(key, names.keys.iter().copied()) {
         format!("did you mean {}?", as_written(names, name))
+    } else if let Some(name) = nearest(key, names.planned.iter().copied()) {
+        format!("did you mean {}, which is not supported by this version?", as_written(names, name))
     } else {
         let known: Vec<String> = names.keys.iter().map(|name| as_written(names, name)).collect();
         format!("known here: {}", known.join(", "))
@@ -156,16 +159,21 @@ fn elsewhere(names: &Names, key: &str) -> Option<String> {
     if FILE.keys.contains(&key) && !names.table.is_empty() {
         return Some(format!("it is a table of its own: {}", as_written(&FILE, key)));
     }
-    let known: Vec<&str> = TABLES
+    if let Some(tables) = belongs(key) {
+        return Some(format!("it belongs in {tables}"));
+    }
+    let planned = TABLES.iter().find(|table| table.planned.contains(&key))?;
+    Some(format!("it belongs in {} and is not supported by this version", planned.label))
+}
+
+/// The tables that have a key: `[jail] or [[site]]`.
+fn belongs(key: &str) -> Option<String> {
+    let labels: Vec<&str> = TABLES
         .iter()
         .filter(|table| table.keys.contains(&key))
         .map(|table| table.label)
         .collect();
-    if !known.is_empty() {
-        return Some(format!("it belongs in {}", known.join(" or ")));
-    }
-    let planned = TABLES.iter().find(|table| table.planned.contains(&key))?;
-    Some(format!("it belongs in {} and is not supported by this version", planned.label))
+    (!labels.is_empty()).then(|| labels.join(" or "))
 }
 
 /// A name as the file would have it: a table in its brackets, a key in quotes.
@@ -251,12 +259,22 @@ mod tests {
     fn what_is_planned_is_refused_by_name() {
         for names in TABLES.into_iter().chain([&FILE]) {
             for key in names.planned {
-                assert_eq!(
-                    explain_unknown(names, key),
-                    (format!("{key:?} is not supported by this version"), String::new())
-                );
+                assert_eq!(explain_unknown(names, key).0, format!("{key:?} is not supported by this version"));
             }
         }
+    }
+
+    #[test]
+    fn what_is_planned_here_and_known_elsewhere_says_so() {
+        assert_eq!(
+            explained(&SITE, "listen"),
+            r#""listen" is not supported by this version, but [server] has a key of that name"#
+        );
+        assert_eq!(explained(&SITE, "hsts"), r#""hsts" is not supported by this version, "#);
+        assert_eq!(
+            explained(&SERVER, "contol_socket"),
+            r#"unknown key "contol_socket" in [server], did you mean "control_socket", which is not supported by this version?"#
+        );
     }
 
     #[test]

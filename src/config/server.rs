@@ -96,8 +96,8 @@ fn read_listen(item: &Item<'_>, faults: &mut Faults<'_>) -> Vec<SocketAddr> {
             None => taken.push((address, text)),
         }
     }
-    if taken.is_empty() {
-        faults.report_missing(item.at.clone(), "\"listen\" in [server] has no address", LISTEN_HELP);
+    if item.is_empty_list() {
+        faults.report(item.at.clone(), "\"listen\" in [server] has no address", LISTEN_HELP);
     }
     taken.into_iter().map(|(address, _)| address).collect()
 }
@@ -107,9 +107,19 @@ fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
     let takes = |all: SocketAddr, part: SocketAddr| match (all.ip().to_canonical(), part.ip().to_canonical()) {
         (IpAddr::V6(all), _) if all.is_unspecified() => true,
         (IpAddr::V4(all), IpAddr::V4(_)) if all.is_unspecified() => true,
-        (all, part) => all == part,
+        (IpAddr::V4(one), IpAddr::V4(other)) => one == other,
+        (IpAddr::V6(one), IpAddr::V6(other)) => one == other && scope(all) == scope(part),
+        (IpAddr::V4(_), IpAddr::V6(_)) | (IpAddr::V6(_), IpAddr::V4(_)) => false,
     };
     one.port() == other.port() && (takes(one, other) || takes(other, one))
+}
+
+/// A link-local address is another on each interface.
+fn scope(address: SocketAddr) -> u32 {
+    match address {
+        SocketAddr::V6(address) => address.scope_id(),
+        SocketAddr::V4(_) => 0,
+    }
 }
 
 /// What may stand in a header without changing the message around it: RFC 9110, section 5.5.
@@ -134,3 +144,178 @@ const WORKERS_MAX: u32 = 1024;
 const SERVER_HEADER_MAX: usize = 128;
 const LISTEN_EXPECTED: &str = "a list of addresses with ports, such as [\"[::]:80\"]";
 const LISTEN_HELP: &str = "expected an address with a port, such as \"[::]:80\" or \"127.0.0.1:8080\"";
+
+#[cfg(test)]
+mod tests {
+    use super::super::read::{told, with_a_site};
+    use super::*;
+
+    fn said(line: &str) -> Vec<String> {
+        told(&format!("[server]\n{line}\n[[site]]\nroot = \"/srv/www\"\n"))
+    }
+
+    #[test]
+    fn the_defaults_are_those_of_the_manual() {
+        let server = with_a_site("").server;
+        assert_eq!(server, default());
+        assert_eq!(
+            (server.user.as_deref(), server.group.as_deref(), server.workers),
+            (Some("anchorite"), Some("anchorite"), 0)
+        );
+        assert_eq!(server.listen, ["[::]:80".parse().unwrap()]);
+        assert_eq!(server.server_header, "anchorite");
+        assert_eq!(with_a_site("[server]").server, default());
+    }
+
+    #[test]
+    fn every_key_is_read() {
+        let text =
+            "[server]\nuser = \"www-data\"\ngroup = \"33\"\nworkers = 1024\nlisten = [\"0.0.0.0:80\", \"[::1]:81\"]\nserver_header = \"\"";
+        let server = with_a_site(text).server;
+        assert_eq!(
+            (server.user.as_deref(), server.group.as_deref(), server.workers),
+            (Some("www-data"), Some("33"), 1024)
+        );
+        assert_eq!(server.listen, ["0.0.0.0:80".parse().unwrap(), "[::1]:81".parse().unwrap()]);
+        assert_eq!(server.server_header, "");
+    }
+
+    #[test]
+    fn another_user_brings_its_own_group() {
+        let server = with_a_site("[server]\nuser = \"www-data\"").server;
+        assert_eq!((server.user.as_deref(), server.group), (Some("www-data"), None));
+    }
+
+    #[test]
+    fn the_superuser_is_refused() {
+        for name in ["root", "0", "000"] {
+            for (key, column) in [("user", 8), ("group", 9)] {
+                let what = format!("2:{column}: \"{name}\" as \"{key}\" would leave the confined processes the superuser's rights");
+                assert_eq!(
+                    said(&format!("{key} = \"{name}\"")),
+                    [format!("{what}, expected a {key} of its own, such as \"anchorite\"")]
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_an_account_is_refused() {
+        for name in ["", "4294967295", "4294967296", "a b", "a:b", "a/b", "a\\nb", "a\\u0000"] {
+            let text: String = name.replace("\\u0000", "\\0");
+            assert_eq!(
+                said(&format!("user = \"{name}\"")),
+                [format!("2:8: \"{text}\" is not the name of a user")]
+            );
+        }
+        assert_eq!(
+            said("user = 33"),
+            ["2:8: \"user\" in [server] is an integer, expected the name of a user"]
+        );
+        assert_eq!(
+            said("group = [\"a\"]"),
+            ["2:9: \"group\" in [server] is a list, expected the name of a group"]
+        );
+    }
+
+    #[test]
+    fn workers_beyond_the_range_give_the_range() {
+        for number in ["-1", "1025", "99999999999999999999"] {
+            assert_eq!(
+                said(&format!("workers = {number}")),
+                [format!(
+                    "2:11: \"workers\" in [server] is {number}, expected an integer from 0 to 1024"
+                )]
+            );
+        }
+        assert_eq!(
+            said("workers = \"2\""),
+            ["2:11: \"workers\" in [server] is a string, expected an integer from 0 to 1024"]
+        );
+        assert_eq!(
+            said("workers = 1.0"),
+            ["2:11: \"workers\" in [server] is a float, expected an integer from 0 to 1024"]
+        );
+    }
+
+    #[test]
+    fn an_address_needs_a_port() {
+        for address in [
+            "80",
+            ":80",
+            "[::]",
+            "127.0.0.1",
+            "localhost:80",
+            "*:80",
+            "127.0.0.1:65536",
+            "::1:80",
+            "",
+        ] {
+            assert_eq!(
+                said(&format!("listen = [\"{address}\"]")),
+                [format!("2:11: \"{address}\" is not an address with a port, {LISTEN_HELP}")],
+            );
+        }
+        assert_eq!(
+            said("listen = \"[::]:80\""),
+            [format!("2:10: \"listen\" in [server] is a string, expected {LISTEN_EXPECTED}")]
+        );
+        assert_eq!(
+            said("listen = [80]"),
+            [format!("2:11: \"listen\" in [server] holds an integer, expected {LISTEN_EXPECTED}")]
+        );
+        assert_eq!(
+            said("listen = []"),
+            [format!("2:10: \"listen\" in [server] has no address, {LISTEN_HELP}")]
+        );
+        assert_eq!(
+            said("listen = [\"unix:/run/x\"]"),
+            [format!("2:11: \"unix:/run/x\" is not supported by this version, {LISTEN_HELP}")]
+        );
+    }
+
+    #[test]
+    fn an_address_given_twice_is_told_with_both_places() {
+        for (first, second) in [
+            ("[::]:80", "[::]:80"),
+            ("[::]:80", "0.0.0.0:80"),
+            ("[::]:80", "10.0.0.1:80"),
+            ("[::]:80", "[::1]:80"),
+            ("0.0.0.0:80", "127.0.0.1:80"),
+            ("127.0.0.1:80", "0.0.0.0:80"),
+            ("127.0.0.1:80", "[::ffff:127.0.0.1]:80"),
+        ] {
+            assert_eq!(
+                said(&format!("listen = [\n\"{first}\",\n\"{second}\"]")),
+                [format!(
+                    "4:1: \"{second}\" is already listened on, given as \"{first}\" at /etc/anchorite/anchorite.toml:3:1"
+                )]
+            );
+        }
+        for (first, second) in [
+            ("[::]:80", "[::]:81"),
+            ("0.0.0.0:80", "[::1]:80"),
+            ("[fe80::1%1]:80", "[fe80::1%2]:80"),
+            ("127.0.0.1:80", "127.0.0.2:80"),
+        ] {
+            assert_eq!(said(&format!("listen = [\"{first}\", \"{second}\"]")), [""; 0]);
+        }
+    }
+
+    #[test]
+    fn a_server_header_cannot_break_the_head() {
+        for value in ["a\\r\\nX: y", "a\\n", "é", "\\u0000", " a", "a ", &"a".repeat(129)] {
+            let said = said(&format!("server_header = \"{value}\""));
+            assert_eq!(said.len(), 1);
+            assert!(said[0].starts_with("2:17: "), "{said:?}");
+            assert!(
+                said[0].ends_with("cannot be the value of a header, expected at most 128 visible ASCII characters, or \"\" to send none")
+            );
+        }
+        assert_eq!(said(&format!("server_header = \"{}\"", "a".repeat(128))), [""; 0]);
+        assert_eq!(
+            said("server_header = false"),
+            ["2:17: \"server_header\" in [server] is a boolean, expected a string"]
+        );
+    }
+}
