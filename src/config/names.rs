@@ -120,9 +120,9 @@ pub(super) fn explain_unknown(names: &Names, key: &str) -> (String, String) {
     let help = if let Some(place) = elsewhere(names, key) {
         place
     } else if let Some(name) = nearest(key, names.keys.iter().copied()) {
-        format!("did you mean {}?", as_written(names, name))
+        format!("did you mean {}?", quoted(name))
     } else if let Some(name) = nearest(key, names.planned.iter().copied()) {
-        format!("did you mean {}, which is not supported by this version?", as_written(names, name))
+        format!("did you mean {}, which is not supported by this version?", quoted(name))
     } else {
         let known: Vec<String> = names.keys.iter().map(|name| as_written(names, name)).collect();
         format!("known here: {}", known.join(", "))
@@ -217,8 +217,8 @@ mod tests {
                 format!("unknown key {written:?} in {}, did you mean {meant:?}?", names.label)
             );
         }
-        assert_eq!(explained(&FILE, "sites"), r#"unknown name "sites", did you mean [[site]]?"#);
-        assert_eq!(explained(&FILE, "sever"), r#"unknown name "sever", did you mean [server]?"#);
+        assert_eq!(explained(&FILE, "sites"), r#"unknown name "sites", did you mean "site"?"#);
+        assert_eq!(explained(&FILE, "sever"), r#"unknown name "sever", did you mean "server"?"#);
     }
 
     #[test]

@@ -240,7 +240,7 @@ charset = "iso-8859-1"
                 "7:16: \"header_count\" in [limits] is 257, expected an integer from 1 to 256",
                 "9:8: \"/\" is the whole file system, expected a directory beneath \"/\"",
                 "10:1: \"tls\" is not supported by this version",
-                "11:2: unknown name \"sites\", did you mean [[site]]?",
+                "11:2: unknown name \"sites\", did you mean \"site\"?",
             ]
         );
     }

@@ -103,10 +103,9 @@ fn take(name: String, at: std::ops::Range<usize>, taken: &mut HashMap<String, us
     match taken.get(&name) {
         Some(first) => {
             let help = format!("first given at {}", faults.place_name(*first));
-            let what = if name.is_empty() {
-                "a second site for requests that match no name".to_owned()
-            } else {
-                format!("{} names a second site", quoted(&name))
+            let what = match name.as_str() {
+                "" => "requests that match no name have a site already".to_owned(),
+                name => format!("{} is already the name of a site", quoted(name)),
             };
             faults.report(at, what, help);
         }
@@ -320,12 +319,14 @@ mod tests {
         let file = "/etc/anchorite/anchorite.toml";
         assert_eq!(
             told("[[site]]\nname = \"a.example\"\nroot = \"/a\"\n[[site]]\nname = [\"b\", \"A.Example.\"]\nroot = \"/b\"\n"),
-            [format!("5:14: \"a.example\" names a second site, first given at {file}:2:8")]
+            [format!(
+                "5:14: \"a.example\" is already the name of a site, first given at {file}:2:8"
+            )]
         );
         assert_eq!(
             told("[[site]]\nroot = \"/a\"\n[[site]]\nroot = \"/b\"\n"),
             [format!(
-                "3:1: a second site for requests that match no name, first given at {file}:1:1"
+                "3:1: requests that match no name have a site already, first given at {file}:1:1"
             )]
         );
     }
