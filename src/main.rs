@@ -1,3 +1,9 @@
-//! The entry point.
+//! The entry point of every process of the service: the commands, and the roles that the parent starts.
+
 #![forbid(unsafe_code)]
-fn main() {}
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    ExitCode::from(anchorite::cli::main())
+}

@@ -10,7 +10,7 @@ use crate::ipc::lines::{self, Lines};
 use crate::ipc::messages::{ToLog, ToParent};
 use crate::ipc::{Channel, Received};
 use crate::role::Role;
-use crate::sys::epoll::{Interest, Poller};
+use crate::sys::epoll::Interest;
 use crate::sys::{clock, log_file};
 use std::collections::BTreeMap;
 use std::io;
@@ -30,7 +30,6 @@ pub fn run() -> u8 {
 
 struct Log {
     born: Born<LogSlice>,
-    poller: Poller,
     /// Access log and error log, once the parent has handed them over.
     files: Option<(OwnedFd, OwnedFd)>,
     /// By token: workers are replaced, so one number may stand for two processes for a moment.
@@ -44,19 +43,26 @@ struct Log {
 
 impl Log {
     fn new(born: Born<LogSlice>) -> io::Result<Log> {
-        let poller = Poller::new()?;
-        poller.add(&born.parent, Interest::Input, PARENT)?;
-        birth::report_ready(&born)?;
-        Ok(Log { born, poller, files: None, channels: BTreeMap::new(), next_token: PARENT + 1, lost: 0, reported: 0, stopping: false })
+        born.poller.add(&born.parent, Interest::Input, PARENT)?;
+        birth::report_ready(&born.parent, &born.confined)?;
+        Ok(Log {
+            born,
+            files: None,
+            channels: BTreeMap::new(),
+            next_token: PARENT + 1,
+            lost: 0,
+            reported: 0,
+            stopping: false,
+        })
     }
 
     /// The loop. Ends when the parent is gone, or after [`ToLog::Stop`] when every channel has ended.
     fn serve(mut self) -> io::Result<()> {
         let mut buffer = vec![0; lines::PACKET_MAX + 1];
         while !(self.stopping && self.channels.is_empty()) {
-            let count = self.poller.wait(None)?;
+            let count = self.born.poller.wait(None)?;
             for index in 0..count {
-                let Some(ready) = self.poller.ready(index) else { continue };
+                let Some(ready) = self.born.poller.ready(index) else { continue };
                 if ready.token == PARENT {
                     if !self.obey()? {
                         return Ok(());
@@ -79,7 +85,7 @@ impl Log {
             }
             Received::Message(ToLog::Channel { worker }, descriptors) => {
                 for channel in descriptors.into_iter().map(Channel::from) {
-                    self.poller.add(&channel, Interest::Input, self.next_token)?;
+                    self.born.poller.add(&channel, Interest::Input, self.next_token)?;
                     self.channels.insert(self.next_token, (worker, channel));
                     self.next_token += 1;
                 }
@@ -97,7 +103,9 @@ impl Log {
     fn take_lines(&mut self, token: u64, buffer: &mut [u8]) {
         const TURN: usize = 16;
         for _ in 0..TURN {
-            let Some((worker, channel)) = self.channels.get(&token) else { return };
+            let Some((worker, channel)) = self.channels.get(&token) else {
+                return;
+            };
             let worker = *worker;
             let Some(length) = channel.receive_lines(buffer) else { return };
             if length == 0 {

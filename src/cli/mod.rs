@@ -1,2 +1,109 @@
-//! (under construction)
+//! The command line: one file per subcommand. Also where a process learns that it is a role.
+//!
+//! Exit statuses: 0 done, 1 the thing asked failed (the reason on standard error), 2 wrong usage.
+
 #![forbid(unsafe_code)]
+
+mod audit;
+mod check;
+mod policy;
+mod run;
+mod serve;
+
+use crate::{broker, worker};
+use clap::{Parser, Subcommand};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// A web server walled in: serves files from processes that can do nothing else.
+#[derive(Parser)]
+#[command(name = "anchorite", version = VERSION, disable_help_subcommand = true)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Serves a directory without a configuration file
+    Serve {
+        /// The directory
+        directory: PathBuf,
+        /// Where to listen
+        #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:8080")]
+        listen: SocketAddr,
+    },
+    /// Runs the service in the foreground
+    Run {
+        #[command(flatten)]
+        configuration: Configuration,
+    },
+    /// Reads the configuration as `run` would and reports every fault
+    Check {
+        #[command(flatten)]
+        configuration: Configuration,
+    },
+    /// Compares every running process of the service with the policy of its role
+    Audit {
+        /// For machines
+        #[arg(long)]
+        json: bool,
+    },
+    /// Prints what a role may do, and why
+    Policy {
+        /// parent, worker or log; all of them unless given
+        role: Option<String>,
+    },
+}
+
+#[derive(clap::Args)]
+struct Configuration {
+    /// The configuration file
+    #[arg(short = 'c', value_name = "FILE", default_value = "/etc/anchorite/anchorite.toml")]
+    file: PathBuf,
+}
+
+/// Does what the command line says; the exit status.
+pub fn main() -> u8 {
+    if let Some(status) = role() {
+        return status;
+    }
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(fault) => {
+            let _ = fault.print();
+            return if fault.use_stderr() { USAGE } else { 0 };
+        }
+    };
+    match arguments.command {
+        Command::Serve { directory, listen } => serve::main(&directory, listen),
+        Command::Run { configuration } => run::main(&configuration.file),
+        Command::Check { configuration } => check::main(&configuration.file),
+        Command::Audit { json } => audit::main(json),
+        Command::Policy { role } => policy::main(role.as_deref()),
+    }
+}
+
+/// Runs the role that the parent started this process as: the title is the whole command line.
+fn role() -> Option<u8> {
+    let mut arguments = std::env::args_os();
+    let title = arguments.next()?.into_string().ok()?;
+    let role = title.strip_prefix("anchorite: ")?;
+    if arguments.next().is_some() {
+        return None;
+    }
+    match role.split([' ', ',']).next()? {
+        "worker" => Some(worker::run()),
+        "log" => Some(broker::log::run()),
+        _ => None,
+    }
+}
+
+const VERSION: &str = if cfg!(feature = "bench-unconfined") {
+    concat!(env!("CARGO_PKG_VERSION"), " UNCONFINED, for measuring only")
+} else {
+    env!("CARGO_PKG_VERSION")
+};
+
+/// Wrong usage.
+const USAGE: u8 = 2;

@@ -19,8 +19,8 @@ mod server;
 mod site;
 mod slice;
 
-pub use diagnostic::{Diagnostic, Diagnostics, Place};
 pub use crate::role::Layer;
+pub use diagnostic::{Diagnostic, Diagnostics, Place};
 pub use names::known_keys;
 pub use read::{load, parse, serve};
 pub use slice::{LogSlice, SliceError, WorkerSlice, decode, encode};

@@ -6,6 +6,7 @@ use super::{Channel, lines};
 use crate::config::{self, Level};
 use crate::role::{Layer, Role};
 use crate::sys::confine::{self, Cell, Confined};
+use crate::sys::epoll::Poller;
 use crate::sys::{clock, memory, panic, process, proof, socket, title};
 use serde::de::DeserializeOwned;
 use std::os::fd::{AsFd, AsRawFd};
@@ -15,7 +16,11 @@ pub struct Born<S> {
     pub confined: Confined,
     pub cell: Cell,
     pub slice: S,
+    /// How many descriptors this process may have open.
+    pub descriptors: usize,
     pub parent: Channel,
+    /// Made before the confinement, whose filter has no call for it.
+    pub poller: Poller,
     /// For roles that write log lines.
     pub log: Option<Channel>,
 }
@@ -40,7 +45,13 @@ pub fn begin<S: DeserializeOwned>(role: Role) -> Result<Born<S>, u8> {
     match born {
         Ok(born) if born.cell.proof => {
             let escape = proof::escape(born.cell.parent, &born.confined);
-            let _ = born.parent.send(&ToParent::Proved { missing: mask(&born.confined.missing), escape }, &[]);
+            let _ = born.parent.send(
+                &ToParent::Proved {
+                    missing: mask(&born.confined.missing),
+                    escape,
+                },
+                &[],
+            );
             Err(0)
         }
         Ok(born) => Ok(born),
@@ -52,36 +63,70 @@ pub fn begin<S: DeserializeOwned>(role: Role) -> Result<Born<S>, u8> {
 }
 
 /// Reports that the role may be given its work.
-pub fn report_ready<S>(born: &Born<S>) -> std::io::Result<()> {
-    born.parent.send(&ToParent::Ready { missing: mask(&born.confined.missing) }, &[])
+///
+/// # Errors
+/// As [`Channel::send`].
+pub fn report_ready(parent: &Channel, confined: &Confined) -> std::io::Result<()> {
+    parent.send(
+        &ToParent::Ready {
+            missing: mask(&confined.missing),
+        },
+        &[],
+    )
 }
 
 /// The layers whose bit is set in a [`ToParent::Ready`].
 pub fn missing(mask: u8) -> impl Iterator<Item = Layer> {
-    Layer::ALL.into_iter().enumerate().filter(move |(bit, _)| mask & (1 << bit) != 0).map(|(_, layer)| layer)
+    Layer::ALL
+        .into_iter()
+        .enumerate()
+        .filter(move |(bit, _)| mask & (1 << bit) != 0)
+        .map(|(_, layer)| layer)
 }
 
 fn mask(layers: &[Layer]) -> u8 {
-    Layer::ALL.iter().enumerate().filter(|(_, layer)| layers.contains(layer)).map(|(bit, _)| 1 << bit).sum()
+    Layer::ALL
+        .iter()
+        .enumerate()
+        .filter(|(_, layer)| layers.contains(layer))
+        .map(|(bit, _)| 1 << bit)
+        .sum()
 }
 
 fn take<S: DeserializeOwned>(role: Role, parent: Channel) -> Result<Born<S>, (Channel, String)> {
     let outcome = (|| {
-        let slice = socket::inherited(SLICE).and_then(memory::content).map_err(|fault| format!("slice: {fault}"))?;
+        let slice = socket::inherited(SLICE)
+            .and_then(memory::content)
+            .map_err(|fault| format!("slice: {fault}"))?;
         let (cell, slice): (Cell, S) = config::decode(&slice).map_err(|fault| format!("slice: {fault}"))?;
         if cell.role != role {
             return Err("slice: it is for another role".to_owned());
         }
-        let log = if cell.last_descriptor >= LOG_CHANNEL { socket::inherited(LOG_CHANNEL).ok().map(Channel::from) } else { None };
+        let log = if cell.last_descriptor >= LOG_CHANNEL {
+            socket::inherited(LOG_CHANNEL).ok().map(Channel::from)
+        } else {
+            None
+        };
         if let Some(log) = &log {
             panic::send_to(log.as_fd().as_raw_fd());
         }
+        // It takes the number that the slice had, so that the first step of the confinement does not close it.
+        let poller = Poller::new().map_err(|fault| format!("epoll: {fault}"))?;
         clock::load_zone();
+        let descriptors = usize::try_from(process::file_limit()).unwrap_or(usize::MAX);
         let confined = confine::enter(&cell).map_err(|fault| format!("step {}: {}", fault.step, fault.why))?;
-        Ok((confined, cell, slice, log))
+        Ok((confined, cell, slice, log, descriptors, poller))
     })();
     match outcome {
-        Ok((confined, cell, slice, log)) => Ok(Born { confined, cell, slice, parent, log }),
+        Ok((confined, cell, slice, log, descriptors, poller)) => Ok(Born {
+            confined,
+            cell,
+            slice,
+            descriptors,
+            parent,
+            poller,
+            log,
+        }),
         Err(why) => Err((parent, why)),
     }
 }
@@ -92,6 +137,9 @@ mod tests {
 
     #[test]
     fn missing_layers_survive_their_mask() {
-        assert_eq!(missing(mask(&[Layer::Namespaces, Layer::Landlock])).collect::<Vec<_>>(), [Layer::Landlock, Layer::Namespaces]);
+        assert_eq!(
+            missing(mask(&[Layer::Namespaces, Layer::Landlock])).collect::<Vec<_>>(),
+            [Layer::Landlock, Layer::Namespaces]
+        );
     }
 }

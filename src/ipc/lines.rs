@@ -87,15 +87,35 @@ pub fn error_line(level: Level, sender: &str, text: &[u8]) -> Vec<u8> {
 /// `2026-11-30T10:00:00+01:00` (RFC 3339)
 fn timestamp(now: Local) -> String {
     let mut text = String::with_capacity(25);
-    let Local { year, month, day, hour, minute, second, offset_minutes } = now;
-    let (sign, offset) = if offset_minutes < 0 { ('-', -offset_minutes) } else { ('+', offset_minutes) };
-    let _ = write!(text, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}{sign}{:02}:{:02}", offset / 60, offset % 60);
+    let Local {
+        year,
+        month,
+        day,
+        hour,
+        minute,
+        second,
+        offset_minutes,
+    } = now;
+    let (sign, offset) = if offset_minutes < 0 {
+        ('-', -offset_minutes)
+    } else {
+        ('+', offset_minutes)
+    };
+    let _ = write!(
+        text,
+        "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}{sign}{:02}:{:02}",
+        offset / 60,
+        offset % 60
+    );
     text
 }
 
 fn are_lines(text: &[u8]) -> bool {
     let whole = text.is_empty() || text.ends_with(b"\n");
-    whole && text.split_inclusive(|byte| *byte == b'\n').all(|line| line.len() <= LINE_MAX && is_printable(line.strip_suffix(b"\n").unwrap_or(line)))
+    whole
+        && text
+            .split_inclusive(|byte| *byte == b'\n')
+            .all(|line| line.len() <= LINE_MAX && is_printable(line.strip_suffix(b"\n").unwrap_or(line)))
 }
 
 fn is_printable(text: &[u8]) -> bool {
@@ -117,7 +137,9 @@ fn tag(level: Level) -> u8 {
 }
 
 fn level(tag: u8) -> Option<Level> {
-    [Level::Error, Level::Warning, Level::Notice, Level::Info, Level::Debug].into_iter().find(|level| self::tag(*level) == tag)
+    [Level::Error, Level::Warning, Level::Notice, Level::Info, Level::Debug]
+        .into_iter()
+        .find(|level| self::tag(*level) == tag)
 }
 
 fn name(level: Level) -> &'static str {
@@ -145,7 +167,16 @@ mod tests {
     fn k15_what_is_not_printable_is_malformed() {
         assert!(Lines::decode(b"Aok\nfine\n").is_some());
         assert!(Lines::decode(b"A").is_some());
-        for packet in [b"Ano end".as_slice(), b"A\x1b[0m\n", b"A\xc3\n", b"A\0\n", b"", b"x", b"e\n", b"ebad\tline"] {
+        for packet in [
+            b"Ano end".as_slice(),
+            b"A\x1b[0m\n",
+            b"A\xc3\n",
+            b"A\0\n",
+            b"",
+            b"x",
+            b"e\n",
+            b"ebad\tline",
+        ] {
             assert_eq!(Lines::decode(packet), None, "{packet:?}");
         }
         assert_eq!(Lines::decode(b"wlow"), Some(Lines::Error(Level::Warning, b"low")));
@@ -166,7 +197,15 @@ mod tests {
 
     #[test]
     fn timestamps_have_the_form_of_rfc_3339() {
-        let moment = Local { year: 2026, month: 1, day: 2, hour: 3, minute: 4, second: 5, offset_minutes: -210 };
+        let moment = Local {
+            year: 2026,
+            month: 1,
+            day: 2,
+            hour: 3,
+            minute: 4,
+            second: 5,
+            offset_minutes: -210,
+        };
         assert_eq!(timestamp(moment), "2026-01-02T03:04:05-03:30");
     }
 }

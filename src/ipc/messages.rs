@@ -69,7 +69,9 @@ impl Message for ToWorker {
         match *packet {
             [1, count] if count > 0 => Some(ToWorker::Listen { count }),
             [2] => Some(ToWorker::Log),
-            [3, a, b, c, d] => Some(ToWorker::Stop { grace_ms: u32::from_le_bytes([a, b, c, d]) }),
+            [3, a, b, c, d] => Some(ToWorker::Stop {
+                grace_ms: u32::from_le_bytes([a, b, c, d]),
+            }),
             _ => None,
         }
     }
@@ -100,7 +102,9 @@ impl Message for ToLog {
     fn decode(packet: &[u8]) -> Option<ToLog> {
         match *packet {
             [1] => Some(ToLog::Files),
-            [2, a, b] => Some(ToLog::Channel { worker: u16::from_le_bytes([a, b]) }),
+            [2, a, b] => Some(ToLog::Channel {
+                worker: u16::from_le_bytes([a, b]),
+            }),
             [3] => Some(ToLog::Stop),
             _ => None,
         }
@@ -140,12 +144,19 @@ impl Message for ToParent {
     fn decode(packet: &[u8]) -> Option<ToParent> {
         match *packet {
             [1, missing] if missing < 8 => Some(ToParent::Ready { missing }),
-            [2, missing, escape] if missing < 8 => Some(ToParent::Proved { missing, escape: (escape != NO_ESCAPE).then_some(escape) }),
-            [3, a, b] => Some(ToParent::Malformed { worker: u16::from_le_bytes([a, b]) }),
-            [4, a, b, c, d] => Some(ToParent::Lost { lines: u32::from_le_bytes([a, b, c, d]) }),
-            [5, ref why @ ..] if why.len() <= WHY_MAX && why.iter().all(|byte| is_printable(*byte)) => {
-                Some(ToParent::Failed { why: why.iter().copied().map(char::from).collect() })
-            }
+            [2, missing, escape] if missing < 8 => Some(ToParent::Proved {
+                missing,
+                escape: (escape != NO_ESCAPE).then_some(escape),
+            }),
+            [3, a, b] => Some(ToParent::Malformed {
+                worker: u16::from_le_bytes([a, b]),
+            }),
+            [4, a, b, c, d] => Some(ToParent::Lost {
+                lines: u32::from_le_bytes([a, b, c, d]),
+            }),
+            [5, ref why @ ..] if why.len() <= WHY_MAX && why.iter().all(|byte| is_printable(*byte)) => Some(ToParent::Failed {
+                why: why.iter().copied().map(char::from).collect(),
+            }),
             _ => None,
         }
     }
@@ -187,14 +198,24 @@ mod tests {
     fn every_message_survives_its_encoding_and_no_other_length_does() {
         round_trip(&[ToWorker::Listen { count: 3 }, ToWorker::Log, ToWorker::Stop { grace_ms: 70_000 }]);
         round_trip(&[ToLog::Files, ToLog::Channel { worker: 300 }, ToLog::Stop]);
-        round_trip(&[ToParent::Ready { missing: 5 }, ToParent::Proved { missing: 1, escape: None }, ToParent::Proved { missing: 0, escape: Some(7) }]);
+        round_trip(&[
+            ToParent::Ready { missing: 5 },
+            ToParent::Proved { missing: 1, escape: None },
+            ToParent::Proved {
+                missing: 0,
+                escape: Some(7),
+            },
+        ]);
         round_trip(&[ToParent::Malformed { worker: 300 }, ToParent::Lost { lines: 70_000 }]);
     }
 
     #[test]
     fn a_reason_is_printable_and_capped() {
         let mut packet = Vec::new();
-        ToParent::Failed { why: format!("a\nb{}", "x".repeat(WHY_MAX)) }.encode(&mut packet);
+        ToParent::Failed {
+            why: format!("a\nb{}", "x".repeat(WHY_MAX)),
+        }
+        .encode(&mut packet);
         assert_eq!(packet.len(), ToParent::LENGTH_MAX);
         assert!(matches!(ToParent::decode(&packet), Some(ToParent::Failed { why }) if why.starts_with("abx")));
         packet.push(b'x');

@@ -1,12 +1,13 @@
 //! What the parent decides about each confined process: whom it runs as, what it sees, which rights it needs.
 
 use crate::config::{self, Config, JailMode, LogSlice, WorkerSlice};
+use crate::ipc::birth;
 use crate::role::{Layer, Role};
 use crate::sys::confine::Cell;
 use crate::sys::jail::Tree;
 use crate::sys::privilege::Identity;
 use crate::sys::process;
-use crate::ipc::birth;
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 /// The part of every cell that does not depend on its role, and the slices.
@@ -14,8 +15,8 @@ pub(super) struct Cells {
     pub(super) identity: Identity,
     pub(super) allow_missing: Vec<Layer>,
     /// Document roots and `jail.also`, resolved.
-    shown: Vec<PathBuf>,
-    chroot: Option<PathBuf>,
+    shown: Vec<OsString>,
+    chroot: Option<OsString>,
     listing: bool,
     worker: WorkerSlice,
     log: LogSlice,
@@ -31,10 +32,16 @@ impl Cells {
             site.root = directory(&site.root)?;
         }
         let also: Vec<PathBuf> = config.jail.also.iter().map(directory).collect::<Result<_, _>>()?;
-        let shown = config.sites.iter().map(|site| site.root.clone()).chain(also).collect();
+        let shown = config
+            .sites
+            .iter()
+            .map(|site| site.root.clone())
+            .chain(also)
+            .map(OsString::from)
+            .collect();
         let chroot = match &config.jail.mode {
             JailMode::Mount => None,
-            JailMode::Chroot(root) => Some(directory(root)?),
+            JailMode::Chroot(root) => Some(directory(root)?.into()),
         };
         Ok(Cells {
             identity,

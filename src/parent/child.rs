@@ -47,9 +47,20 @@ impl Nursery {
         let mut given = vec![theirs.as_fd(), slice.as_fd()];
         given.extend(log.map(AsFd::as_fd));
         let title = format!("anchorite: {title}");
-        let start = Start { title: &title, null: self.null.as_fd(), given: &given, user_namespace: self.user_namespace };
-        let pid = process::start(&self.executable, &start).map_err(|fault| format!("start of \"{title}\": {}: {}", fault.step, fault.errno))?;
-        Ok(Child { pid, channel: ours, started_ms: clock::monotonic_ms(), state: State::Starting })
+        let start = Start {
+            title: &title,
+            null: self.null.as_fd(),
+            given: &given,
+            user_namespace: self.user_namespace,
+        };
+        let pid =
+            process::start(&self.executable, &start).map_err(|fault| format!("start of \"{title}\": {}: {}", fault.step, fault.errno))?;
+        Ok(Child {
+            pid,
+            channel: ours,
+            started_ms: clock::monotonic_ms(),
+            state: State::Starting,
+        })
     }
 
     /// Whether a child is confined as its policy says, read from `/proc` and not from what it says of itself.
@@ -62,7 +73,11 @@ impl Nursery {
         if let Some(layer) = missing.iter().find(|layer| !self.cells.allow_missing.contains(layer)) {
             return Err(format!("the layer \"{}\" is missing", layer.name()));
         }
-        let expected = Expected { identity: self.cells.identity, inherited_filters: own.seccomp_filters, missing };
+        let expected = Expected {
+            identity: self.cells.identity,
+            inherited_filters: own.seccomp_filters,
+            missing,
+        };
         let faults = verify::faults(role, &status, &expected);
         if faults.is_empty() { Ok(()) } else { Err(faults.join("; ")) }
     }

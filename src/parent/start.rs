@@ -57,10 +57,19 @@ fn start(mut config: Config, announcement: &Announce) -> Result<Supervisor, Stri
     title::set_short("anchorite");
     drop_privilege(identity)?;
 
-    let mut nursery = Nursery { executable, null, cells, user_namespace: identity.rootless };
+    let mut nursery = Nursery {
+        executable,
+        null,
+        cells,
+        user_namespace: identity.rootless,
+    };
     let missing = prove(&mut nursery)?;
     set_title(&listeners, &missing);
-    let workers = if config.server.workers == 0 { process::cpus() } else { config.server.workers };
+    let workers = if config.server.workers == 0 {
+        process::cpus()
+    } else {
+        config.server.workers
+    };
     let mut supervisor = Supervisor::new(nursery, signals, listeners, (access_log, error_log), report, &config.limits)?;
     supervisor.start_all(workers)?;
     tell(announcement, supervisor.listeners(), &missing, workers, identity);
@@ -71,21 +80,32 @@ fn start(mut config: Config, announcement: &Announce) -> Result<Supervisor, Stri
 fn identity(config: &Config) -> Result<Identity, String> {
     let (own_uid, own_gid) = privilege::own_ids();
     if !privilege::is_root() {
-        return Ok(Identity { uid: own_uid, gid: own_gid, rootless: true });
+        return Ok(Identity {
+            uid: own_uid,
+            gid: own_gid,
+            rootless: true,
+        });
     }
     let (uid, gid) = match &config.server.user {
         Some(user) => privilege::look_up(user, config.server.group.as_deref())?,
-        None => privilege::look_up(SERVICE_USER, None).ok().filter(|(uid, gid)| *uid != 0 && *gid != 0).map_or_else(unused, Ok)?,
+        None => privilege::look_up(SERVICE_USER, None)
+            .ok()
+            .filter(|(uid, gid)| *uid != 0 && *gid != 0)
+            .map_or_else(unused, Ok)?,
     };
     if uid == 0 || gid == 0 {
-        return Err(format!("the service may not run as root (user id {uid}, group id {gid}): name another user and group in [server]"));
+        return Err(format!(
+            "the service may not run as root (user id {uid}, group id {gid}): name another user and group in [server]"
+        ));
     }
     Ok(Identity { uid, gid, rootless: false })
 }
 
 fn unused() -> Result<(u32, u32), String> {
     let id = privilege::unused_id().ok_or("no unused user id was found, and the user \"anchorite\" does not exist")?;
-    announce(&format!("the user \"{SERVICE_USER}\" does not exist: running as the unused id {id}"));
+    announce(&format!(
+        "the user \"{SERVICE_USER}\" does not exist: running as the unused id {id}"
+    ));
     Ok((id, id))
 }
 
@@ -135,7 +155,11 @@ fn drop_privilege(identity: Identity) -> Result<(), String> {
     let before = proc::status(process::own_id()).map_err(|fault| fault.to_string())?.seccomp_filters;
     seccomp::install(policy.list).map_err(|fault| format!("seccomp filter of the parent: {fault}"))?;
     let after = proc::status(process::own_id()).map_err(|fault| fault.to_string())?.seccomp_filters;
-    if after == before + 1 { Ok(()) } else { Err("seccomp filter of the parent: it is not in force".to_owned()) }
+    if after == before + 1 {
+        Ok(())
+    } else {
+        Err("seccomp filter of the parent: it is not in force".to_owned())
+    }
 }
 
 /// Starts one process of each confined role under the same rules with EPERM in place of the end, and lets it try to get out.
@@ -151,19 +175,33 @@ fn prove(nursery: &mut Nursery) -> Result<Vec<Layer>, String> {
         nursery.user_namespace = false;
     }
     let mut found = Vec::new();
-    for (role, title) in [(Role::Worker, "worker, proving the sandbox"), (Role::Log, "log, proving the sandbox")] {
-        let log = if role == Role::Worker { Some(Channel::pair().map_err(|fault| fault.to_string())?) } else { None };
+    for (role, title) in [
+        (Role::Worker, "worker, proving the sandbox"),
+        (Role::Log, "log, proving the sandbox"),
+    ] {
+        let log = if role == Role::Worker {
+            Some(Channel::pair().map_err(|fault| fault.to_string())?)
+        } else {
+            None
+        };
         let child = nursery.start(role, title, true, log.as_ref().map(|(theirs, _)| theirs))?;
         let outcome = proof_of(&child.channel);
         process::kill(child.pid);
         match outcome {
             Some(ToParent::Proved { missing, escape: None }) => found.extend(birth::missing(missing)),
             Some(ToParent::Proved { escape: Some(attempt), .. }) => {
-                return Err(format!("the sandbox does not hold: a confined {} could {}; nothing is served", role.name(), proof::name(attempt)));
+                return Err(format!(
+                    "the sandbox does not hold: a confined {} could {}; nothing is served",
+                    role.name(),
+                    proof::name(attempt)
+                ));
             }
             Some(ToParent::Failed { why }) => return Err(format!("confinement of {}: {why}", role.name())),
             Some(ToParent::Ready { .. } | ToParent::Malformed { .. } | ToParent::Lost { .. }) | None => {
-                return Err(format!("confinement of {}: the process that proves it ended without a word", role.name()));
+                return Err(format!(
+                    "confinement of {}: the process that proves it ended without a word",
+                    role.name()
+                ));
             }
         }
     }
@@ -188,9 +226,17 @@ fn proof_of(channel: &Channel) -> Option<ToParent> {
 }
 
 fn set_title(listeners: &[OwnedFd], missing: &[Layer]) {
-    let addresses: Vec<String> = listeners.iter().filter_map(|listener| socket::local_address(listener).ok()).map(|a| a.to_string()).collect();
+    let addresses: Vec<String> = listeners
+        .iter()
+        .filter_map(|listener| socket::local_address(listener).ok())
+        .map(|a| a.to_string())
+        .collect();
     let without: Vec<&str> = missing.iter().map(|layer| layer.name()).collect();
-    let without = if without.is_empty() { String::new() } else { format!(" WITHOUT {}", without.join(", ")) };
+    let without = if without.is_empty() {
+        String::new()
+    } else {
+        format!(" WITHOUT {}", without.join(", "))
+    };
     title::set(&format!("anchorite: parent {}{without}", addresses.join(" ")));
 }
 
@@ -204,10 +250,24 @@ fn tell(announcement: &Announce, listeners: &[OwnedFd], missing: &[Layer], worke
     }
     let processes = format!("{workers} workers and log as uid {} gid {}", identity.uid, identity.gid);
     let calls = Policy::of(Role::Worker).allow.len();
-    let namespaces = if missing.contains(&Layer::Namespaces) { "NO PRIVATE TREE, NO NETWORK NAMESPACE" } else { "private read-only tree, no network" };
-    let seccomp = if missing.contains(&Layer::Seccomp) { "NO SECCOMP".to_owned() } else { format!("{calls} system calls") };
-    let landlock = if missing.contains(&Layer::Landlock) { "NO LANDLOCK".to_owned() } else { format!("Landlock ABI {}", landlock::version()) };
-    announce(&format!("confined: {processes}, {namespaces}, {seccomp}, {landlock}, no capabilities; check with \"anchorite audit\""));
+    let namespaces = if missing.contains(&Layer::Namespaces) {
+        "NO PRIVATE TREE, NO NETWORK NAMESPACE"
+    } else {
+        "private read-only tree, no network"
+    };
+    let seccomp = if missing.contains(&Layer::Seccomp) {
+        "NO SECCOMP".to_owned()
+    } else {
+        format!("{calls} system calls")
+    };
+    let landlock = if missing.contains(&Layer::Landlock) {
+        "NO LANDLOCK".to_owned()
+    } else {
+        format!("Landlock ABI {}", landlock::version())
+    };
+    announce(&format!(
+        "confined: {processes}, {namespaces}, {seccomp}, {landlock}, no capabilities; check with \"anchorite audit\""
+    ));
     announce("ready");
 }
 

@@ -67,9 +67,21 @@ impl Supervisor {
         limits: &Limits,
     ) -> Result<Supervisor, String> {
         let poller = Poller::new().map_err(|fault| format!("epoll: {fault}"))?;
-        poller.add(&signals, Interest::Input, SIGNALS).map_err(|fault| format!("epoll: {fault}"))?;
+        poller
+            .add(&signals, Interest::Input, SIGNALS)
+            .map_err(|fault| format!("epoll: {fault}"))?;
         let drain_ms = u64::try_from(limits.drain_timeout.as_millis()).unwrap_or(u64::MAX);
-        Ok(Supervisor { nursery, signals, listeners, logs, report, drain_ms, poller, slots: Vec::new(), phase: Phase::Starting })
+        Ok(Supervisor {
+            nursery,
+            signals,
+            listeners,
+            logs,
+            report,
+            drain_ms,
+            poller,
+            slots: Vec::new(),
+            phase: Phase::Starting,
+        })
     }
 
     pub(super) fn listeners(&self) -> &[OwnedFd] {
@@ -88,7 +100,10 @@ impl Supervisor {
         }
         let outcome = self.wait_for_all();
         if outcome.is_err() {
-            self.slots.iter_mut().filter_map(|slot| slot.child.as_mut()).for_each(Child::condemn);
+            self.slots
+                .iter_mut()
+                .filter_map(|slot| slot.child.as_mut())
+                .for_each(Child::condemn);
         } else {
             self.phase = Phase::Serving;
         }
@@ -131,7 +146,10 @@ impl Supervisor {
     fn turn(&mut self, deadline: u64) -> Result<(), String> {
         let timeout = deadline.saturating_sub(clock::monotonic_ms());
         let count = self.poller.wait(Some(timeout)).map_err(|fault| format!("epoll: {fault}"))?;
-        let tokens: Vec<u64> = (0..count).filter_map(|index| self.poller.ready(index)).map(|ready| ready.token).collect();
+        let tokens: Vec<u64> = (0..count)
+            .filter_map(|index| self.poller.ready(index))
+            .map(|ready| ready.token)
+            .collect();
         for token in tokens {
             if token == SIGNALS {
                 self.take_signals()?;
@@ -162,12 +180,16 @@ impl Supervisor {
         let Some(slot) = self.slots.get_mut(index) else { return Ok(()) };
         slot.next_start = None;
         let (log_end, worker_end) = match slot.role {
-            Role::Worker => Channel::pair().map(|(ours, theirs)| (Some(ours), Some(theirs))).map_err(|fault| format!("log channel: {fault}"))?,
+            Role::Worker => Channel::pair()
+                .map(|(ours, theirs)| (Some(ours), Some(theirs)))
+                .map_err(|fault| format!("log channel: {fault}"))?,
             Role::Log | Role::Parent => (None, None),
         };
         let child = self.nursery.start(slot.role, &slot.name(), false, worker_end.as_ref())?;
         let token = u64::try_from(index).unwrap_or(u64::MAX);
-        self.poller.add(&child.channel, Interest::Input, token).map_err(|fault| format!("epoll: {fault}"))?;
+        self.poller
+            .add(&child.channel, Interest::Input, token)
+            .map_err(|fault| format!("epoll: {fault}"))?;
         slot.child = Some(child);
         slot.log_end = log_end;
         Ok(())
@@ -198,7 +220,8 @@ impl Supervisor {
                 self.condemn(FIRST_WORKER + usize::from(worker), "sent malformed log lines")
             }
             Received::Message(ToParent::Lost { lines }, _) if role == Role::Log => {
-                self.report.line(Level::Error, &format!("{lines} log lines could not be written and are lost"));
+                self.report
+                    .line(Level::Error, &format!("{lines} log lines could not be written and are lost"));
                 Ok(())
             }
             Received::Message(
@@ -231,12 +254,22 @@ impl Supervisor {
     /// Hands the listening sockets to a worker. One that no longer listens was turned into something else by a worker
     /// before: the service cannot go on with it.
     fn give_listeners(&mut self, index: usize) -> Result<(), String> {
-        let listeners: Vec<BorrowedFd<'_>> = self.listeners.iter().filter(|listener| socket::is_listening(listener)).map(AsFd::as_fd).collect();
+        let listeners: Vec<BorrowedFd<'_>> = self
+            .listeners
+            .iter()
+            .filter(|listener| socket::is_listening(listener))
+            .map(AsFd::as_fd)
+            .collect();
         if listeners.len() < self.listeners.len() {
-            self.report.line(Level::Error, "a listening socket was tampered with and is not handed out again");
+            self.report
+                .line(Level::Error, "a listening socket was tampered with and is not handed out again");
         }
         let count = u8::try_from(listeners.len()).map_err(|_| "too many listening sockets".to_owned())?;
-        let sent = self.slots.get(index).and_then(|slot| slot.child.as_ref()).map(|child| child.channel.send(&ToWorker::Listen { count }, &listeners));
+        let sent = self
+            .slots
+            .get(index)
+            .and_then(|slot| slot.child.as_ref())
+            .map(|child| child.channel.send(&ToWorker::Listen { count }, &listeners));
         if let Some(Err(fault)) = sent {
             return self.condemn(index, &format!("could not be handed its sockets: {fault}"));
         }
@@ -261,7 +294,9 @@ impl Supervisor {
     /// A worker whose channel led to a `log` that died gets a new one.
     fn renew_log_channel(&mut self, index: usize) -> Result<(), String> {
         let Some(slot) = self.slots.get_mut(index) else { return Ok(()) };
-        let Some(child) = slot.child.as_ref().filter(|child| child.state == State::Serving) else { return Ok(()) };
+        let Some(child) = slot.child.as_ref().filter(|child| child.state == State::Serving) else {
+            return Ok(());
+        };
         if slot.log_end.is_some() {
             return Ok(());
         }
@@ -304,11 +339,21 @@ impl Supervisor {
     /// A child has ended: logs it and plans its replacement.
     fn bury(&mut self, pid: i32, ended: Ended) -> Result<(), String> {
         let now = clock::monotonic_ms();
-        let Some(slot) = self.slots.iter_mut().find(|slot| slot.child.as_ref().is_some_and(|child| child.pid == pid)) else { return Ok(()) };
+        let Some(slot) = self
+            .slots
+            .iter_mut()
+            .find(|slot| slot.child.as_ref().is_some_and(|child| child.pid == pid))
+        else {
+            return Ok(());
+        };
         let Some(mut child) = slot.child.take() else { return Ok(()) };
         slot.log_end = None;
         // What it said before it died is worth more than how it died.
-        let said = if child.state == State::Starting { child.channel.receive() } else { Received::Nothing };
+        let said = if child.state == State::Starting {
+            child.channel.receive()
+        } else {
+            Received::Nothing
+        };
         if let Received::Message(ToParent::Failed { why }, _) = said {
             child.state = State::Condemned;
             let why = format!("{} did not start: {why}", slot.name());
@@ -326,7 +371,11 @@ impl Supervisor {
         let delay = slot.next_delay(now.saturating_sub(child.started_ms));
         slot.next_start = Some(now + delay);
         if child.state != State::Condemned {
-            let text = format!("{} (pid {pid}) ended: {}; a new one starts in {delay} ms", slot.name(), describe(ended));
+            let text = format!(
+                "{} (pid {pid}) ended: {}; a new one starts in {delay} ms",
+                slot.name(),
+                describe(ended)
+            );
             self.report.line(Level::Error, &text);
         }
         Ok(())
@@ -334,7 +383,10 @@ impl Supervisor {
 
     fn start_due(&mut self, now: u64) {
         for index in 0..self.slots.len() {
-            let due = self.slots.get(index).is_some_and(|slot| slot.child.is_none() && slot.next_start.is_some_and(|moment| moment <= now));
+            let due = self
+                .slots
+                .get(index)
+                .is_some_and(|slot| slot.child.is_none() && slot.next_start.is_some_and(|moment| moment <= now));
             if due && let Err(why) = self.start(index) {
                 self.report.line(Level::Error, &why);
                 if let Some(slot) = self.slots.get_mut(index) {
@@ -367,7 +419,11 @@ impl Supervisor {
     }
 
     fn kill_all(&mut self, from: usize) {
-        self.slots.iter().skip(from).filter_map(|slot| slot.child.as_ref()).for_each(|child| process::kill(child.pid));
+        self.slots
+            .iter()
+            .skip(from)
+            .filter_map(|slot| slot.child.as_ref())
+            .for_each(|child| process::kill(child.pid));
     }
 
     /// Tells the workers to finish within `grace_ms`; a second signal can only shorten that.
@@ -385,7 +441,9 @@ impl Supervisor {
         let grace_ms = u32::try_from(grace_ms).unwrap_or(u32::MAX);
         for slot in self.slots.iter_mut() {
             slot.next_start = None;
-            let Some(child) = slot.child.as_ref().filter(|_| slot.role == Role::Worker) else { continue };
+            let Some(child) = slot.child.as_ref().filter(|_| slot.role == Role::Worker) else {
+                continue;
+            };
             if child.channel.send(&ToWorker::Stop { grace_ms }, &[]).is_err() {
                 process::kill(child.pid);
             }
@@ -395,7 +453,12 @@ impl Supervisor {
     /// When there is something to do even if nothing happens.
     fn next_moment(&self) -> u64 {
         let starts = self.slots.iter().filter_map(|slot| slot.next_start);
-        let stuck = self.slots.iter().filter_map(|slot| slot.child.as_ref()).filter(|child| child.state == State::Starting).map(|c| c.started_ms + START_MS + 1);
+        let stuck = self
+            .slots
+            .iter()
+            .filter_map(|slot| slot.child.as_ref())
+            .filter(|child| child.state == State::Starting)
+            .map(|c| c.started_ms + START_MS + 1);
         let stopping = match self.phase {
             Phase::StoppingWorkers(deadline) | Phase::StoppingLog(deadline) => Some(deadline.max(clock::monotonic_ms() + KILL_AGAIN_MS)),
             Phase::Starting | Phase::Serving => None,
@@ -406,7 +469,14 @@ impl Supervisor {
 
 impl Slot {
     fn new(role: Role, number: u16) -> Slot {
-        Slot { role, number, child: None, log_end: None, failures: 0, next_start: None }
+        Slot {
+            role,
+            number,
+            child: None,
+            log_end: None,
+            failures: 0,
+            next_start: None,
+        }
     }
 
     fn name(&self) -> String {

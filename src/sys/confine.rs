@@ -16,9 +16,10 @@ use nix::errno::Errno;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::Signal;
 use serde::{Deserialize, Serialize};
+use std::ffi::OsString;
 use std::io;
 use std::os::fd::RawFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// What the parent decided about one confined process; sent to it with its slice.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,7 +28,7 @@ pub struct Cell {
     pub identity: Identity,
     pub tree: Tree,
     /// Paths of the host beneath which the Landlock rights hold.
-    pub paths: Vec<PathBuf>,
+    pub paths: Vec<OsString>,
     /// Landlock rights of the policy that this configuration needs.
     pub rights: Vec<String>,
     pub allow_missing: Vec<Layer>,
@@ -68,7 +69,13 @@ pub fn enter(cell: &Cell) -> Result<Confined, Fault> {
     at("2 limits", set_limits(policy))?;
     let inside = if unconfined() {
         Inside::default()
-    } else if layer(cell, &mut missing, Layer::Namespaces, "3 namespaces", jail::leave_namespaces(&names))? {
+    } else if layer(
+        cell,
+        &mut missing,
+        Layer::Namespaces,
+        "3 namespaces",
+        jail::leave_namespaces(&names),
+    )? {
         at("4 jail", jail::enter(&cell.tree))?
     } else {
         at("4 jail", jail::enter_without_namespaces(&cell.tree))?
@@ -82,7 +89,7 @@ pub fn enter(cell: &Cell) -> Result<Confined, Fault> {
         at("10 privileges read back", privilege::confirm_dropped(cell.identity))?;
         at("10 privileges read back", confirm_flags())?;
         if layer(cell, &mut missing, Layer::Landlock, "11 landlock", landlock_present())? {
-            let paths: Vec<PathBuf> = cell.paths.iter().map(|path| inside.path(path)).collect();
+            let paths: Vec<PathBuf> = cell.paths.iter().map(|path| inside.path(Path::new(path))).collect();
             let rights: Vec<&str> = cell.rights.iter().map(String::as_str).collect();
             at("11 landlock", landlock::restrict(&paths, &rights))?;
             at("11 landlock", landlock::confirm())?;
@@ -101,7 +108,10 @@ const fn unconfined() -> bool {
 }
 
 fn at<T>(step: &'static str, result: Result<T, impl ToString>) -> Result<T, Fault> {
-    result.map_err(|why| Fault { step, why: why.to_string() })
+    result.map_err(|why| Fault {
+        step,
+        why: why.to_string(),
+    })
 }
 
 /// Whether a layer that may be missing is there; a missing one is an error that names the kernel which brings it.
@@ -111,7 +121,11 @@ fn layer(cell: &Cell, missing: &mut Vec<Layer>, layer: Layer, step: &'static str
         missing.push(layer);
         return Ok(false);
     }
-    let why = format!("{fault}; the layer \"{}\" is missing (since {}), and jail.allow_missing does not name it", layer.name(), layer.since());
+    let why = format!(
+        "{fault}; the layer \"{}\" is missing (since {}), and jail.allow_missing does not name it",
+        layer.name(),
+        layer.since()
+    );
     Err(Fault { step, why })
 }
 
@@ -178,7 +192,11 @@ fn confirm_flags() -> Result<(), String> {
 }
 
 fn landlock_present() -> io::Result<()> {
-    if landlock::version() > 0 { Ok(()) } else { Err(Errno::ENOSYS.into()) }
+    if landlock::version() > 0 {
+        Ok(())
+    } else {
+        Err(Errno::ENOSYS.into())
+    }
 }
 
 /// With the filters in force prctl(2) is answered with ENOSYS; without them it would tell the mode.

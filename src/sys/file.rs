@@ -66,7 +66,7 @@ pub enum Found {
     NotRegular,
     /// Renaming went on for as long as was tried (`EAGAIN`).
     Busy,
-    Failed(Errno),
+    Failed(io::Error),
 }
 
 /// One entry of a directory, without `.` and `..`.
@@ -83,10 +83,17 @@ impl Root {
     /// # Errors
     /// The errno of openat2(2).
     pub fn open(path: &Path, links: Links, rootless: bool) -> io::Result<Root> {
-        let how = OpenHow::new().flags(OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC).resolve(ResolveFlag::RESOLVE_NO_MAGICLINKS);
+        let how = OpenHow::new()
+            .flags(OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC)
+            .resolve(ResolveFlag::RESOLVE_NO_MAGICLINKS);
         let directory = openat2(nix::fcntl::AT_FDCWD, path, how)?;
         // /proc/sys/kernel/overflowuid is 65534 everywhere; inside the jail it cannot be read.
-        Ok(Root { directory, path: path.to_owned(), links, nobody: rootless.then_some(65534) })
+        Ok(Root {
+            directory,
+            path: path.to_owned(),
+            links,
+            nobody: rootless.then_some(65534),
+        })
     }
 
     /// Whether this process may look into the root at all.
@@ -112,7 +119,10 @@ impl Root {
     }
 
     fn find_refused(&self, path: &[u8]) -> Found {
-        let kind = self.resolve(path, OFlag::O_PATH).and_then(fstat).map(|stat| stat.st_mode & libc::S_IFMT);
+        let kind = self
+            .resolve(path, OFlag::O_PATH)
+            .and_then(fstat)
+            .map(|stat| stat.st_mode & libc::S_IFMT);
         match kind {
             Ok(libc::S_IFDIR) => Found::Directory,
             Ok(libc::S_IFREG) => Found::Denied,
@@ -123,11 +133,20 @@ impl Root {
 
     /// The longest leading part of `path` that this process may enter or see: what to name where permission is refused.
     pub fn refusing_component<'p>(&self, path: &'p [u8]) -> &'p [u8] {
-        let ends = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(end, _)| end).chain([path.len()]);
+        let ends = path
+            .iter()
+            .enumerate()
+            .filter(|(_, byte)| **byte == b'/')
+            .map(|(end, _)| end)
+            .chain([path.len()]);
         for end in ends {
             let part = path.get(..end).unwrap_or(path);
-            let Ok(found) = self.resolve(part, OFlag::O_PATH) else { return part };
-            if fstat(&found).is_ok_and(|stat| stat.st_mode & libc::S_IFMT == libc::S_IFDIR) && openat2(&found, ".", OpenHow::new().flags(OFlag::O_PATH)).is_err() {
+            let Ok(found) = self.resolve(part, OFlag::O_PATH) else {
+                return part;
+            };
+            if fstat(&found).is_ok_and(|stat| stat.st_mode & libc::S_IFMT == libc::S_IFDIR)
+                && openat2(&found, ".", OpenHow::new().flags(OFlag::O_PATH)).is_err()
+            {
                 return part;
             }
         }
@@ -165,7 +184,11 @@ impl Root {
     fn describe(&self, directory: &OwnedFd, path: &[u8], name: &[u8]) -> Option<DirectoryEntry> {
         let mut stat = fstatat(directory, OsStr::from_bytes(name), AtFlags::AT_SYMLINK_NOFOLLOW).ok()?;
         if stat.st_mode & libc::S_IFMT == libc::S_IFLNK {
-            let full = if path.is_empty() { name.to_vec() } else { [path, b"/", name].concat() };
+            let full = if path.is_empty() {
+                name.to_vec()
+            } else {
+                [path, b"/", name].concat()
+            };
             stat = fstat(self.resolve(&full, OFlag::O_PATH).ok()?).ok()?;
         }
         let kind = stat.st_mode & libc::S_IFMT;
@@ -173,7 +196,12 @@ impl Root {
             return None;
         }
         let size = u64::try_from(stat.st_size).unwrap_or(0);
-        Some(DirectoryEntry { name: name.to_vec(), directory: kind == libc::S_IFDIR, size, modified: stat.st_mtime })
+        Some(DirectoryEntry {
+            name: name.to_vec(),
+            directory: kind == libc::S_IFDIR,
+            size,
+            modified: stat.st_mtime,
+        })
     }
 
     /// Opens `path` by the policy on links.
@@ -221,7 +249,12 @@ enum Ahead {
 
 impl<'r> Walk<'r> {
     fn new(root: &'r Root) -> Walk<'r> {
-        Walk { root, entered: Vec::new(), ahead: Vec::new(), followed: 0 }
+        Walk {
+            root,
+            entered: Vec::new(),
+            ahead: Vec::new(),
+            followed: 0,
+        }
     }
 
     fn to(mut self, path: &[u8], flags: OFlag) -> nix::Result<OwnedFd> {
@@ -265,7 +298,9 @@ impl<'r> Walk<'r> {
         let target = readlinkat(&file, "")?.into_vec();
         self.ahead.push(Ahead::EndOfLink(stat.st_uid));
         if target.first() == Some(&b'/') {
-            let rest = Path::new(OsStr::from_bytes(&target)).strip_prefix(&self.root.path).map_err(|_| Errno::EXDEV)?;
+            let rest = Path::new(OsStr::from_bytes(&target))
+                .strip_prefix(&self.root.path)
+                .map_err(|_| Errno::EXDEV)?;
             self.entered.clear();
             self.push(rest.as_os_str().as_bytes());
         } else {
@@ -284,7 +319,11 @@ impl<'r> Walk<'r> {
         }
         let opened = self.open_component(&name, flags)?;
         let same = |a: FileStat, b: FileStat| (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino);
-        if same(fstat(&found)?, fstat(&opened)?) { Ok(opened) } else { Err(Errno::EAGAIN) }
+        if same(fstat(&found)?, fstat(&opened)?) {
+            Ok(opened)
+        } else {
+            Err(Errno::EAGAIN)
+        }
     }
 
     fn open_component(&self, name: &[u8], flags: OFlag) -> nix::Result<OwnedFd> {
@@ -325,10 +364,13 @@ pub fn read(file: &OwnedFd, length: usize) -> io::Result<Vec<u8>> {
 fn regular(file: OwnedFd) -> Found {
     let stat = match fstat(&file) {
         Ok(stat) => stat,
-        Err(errno) => return Found::Failed(errno),
+        Err(errno) => return Found::Failed(errno.into()),
     };
     match stat.st_mode & libc::S_IFMT {
-        libc::S_IFREG => Found::File(Opened { file, stat: Stat::from(&stat) }),
+        libc::S_IFREG => Found::File(Opened {
+            file,
+            stat: Stat::from(&stat),
+        }),
         libc::S_IFDIR => Found::Directory,
         _ => Found::NotRegular,
     }
@@ -340,7 +382,7 @@ fn not_found(errno: Errno) -> Found {
         Errno::ENOENT | Errno::ENOTDIR | Errno::ENAMETOOLONG | Errno::ELOOP | Errno::EXDEV | Errno::EINVAL => Found::Missing,
         Errno::EACCES | Errno::EPERM => Found::Denied,
         Errno::EAGAIN => Found::Busy,
-        errno => Found::Failed(errno),
+        errno => Found::Failed(errno.into()),
     }
 }
 

@@ -11,7 +11,7 @@ use nix::sys::stat::stat;
 use nix::unistd::{chdir, chroot, pivot_root};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
-use std::ffi::CString;
+use std::ffi::{CString, OsString};
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -22,9 +22,9 @@ use std::path::{Path, PathBuf};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Tree {
     /// Only these directories, each at its own path; none: an empty directory.
-    Shown(Vec<PathBuf>),
+    Shown(Vec<OsString>),
     /// This directory and all beneath it.
-    Beneath(PathBuf),
+    Beneath(OsString),
 }
 
 /// Where paths of the host lie for a role that is inside.
@@ -36,7 +36,8 @@ pub struct Inside {
 impl Inside {
     /// The path by which the role reaches what the host calls `path`.
     pub fn path(&self, path: &Path) -> PathBuf {
-        path.strip_prefix(&self.stripped).map_or_else(|_| path.to_owned(), |rest| Path::new("/").join(rest))
+        path.strip_prefix(&self.stripped)
+            .map_or_else(|_| path.to_owned(), |rest| Path::new("/").join(rest))
     }
 }
 
@@ -78,17 +79,23 @@ fn namespace(name: &str) -> Option<(CloneFlags, &'static str)> {
 /// A text that names the step and the path, with the errno.
 pub(super) fn enter(tree: &Tree) -> Result<Inside, String> {
     // Nothing mounted here may reach the host, and nothing the host mounts later may appear here with its own flags.
-    step("make / private", mount(NONE, "/", NONE, MsFlags::MS_REC | MsFlags::MS_PRIVATE, NONE))?;
+    step(
+        "make / private",
+        mount(NONE, "/", NONE, MsFlags::MS_REC | MsFlags::MS_PRIVATE, NONE),
+    )?;
     match tree {
         Tree::Shown(paths) => {
-            pivot_to_private_tree(paths)?;
+            pivot_to_private_tree(&outermost(paths))?;
             enter_root(Path::new(TREE))?;
-            Ok(Inside { stripped: PathBuf::from("/") })
+            Ok(Inside {
+                stripped: PathBuf::from("/"),
+            })
         }
         Tree::Beneath(root) => {
+            let root = Path::new(root);
             show_read_only(root, root)?;
             enter_root(root)?;
-            Ok(Inside { stripped: root.clone() })
+            Ok(Inside { stripped: root.to_owned() })
         }
     }
 }
@@ -98,19 +105,23 @@ pub(super) fn enter(tree: &Tree) -> Result<Inside, String> {
 pub(super) fn enter_without_namespaces(tree: &Tree) -> Result<Inside, String> {
     let root = match tree {
         Tree::Shown(paths) => common_ancestor(paths),
-        Tree::Beneath(root) => root.clone(),
+        Tree::Beneath(root) => PathBuf::from(root),
     };
     match chroot(&root) {
-        Err(Errno::EPERM) => return Ok(Inside { stripped: PathBuf::from("/") }),
+        Err(Errno::EPERM) => {
+            return Ok(Inside {
+                stripped: PathBuf::from("/"),
+            });
+        }
         result => step("chroot", result)?,
     }
     step("chdir", chdir("/"))?;
     Ok(Inside { stripped: root })
 }
 
-fn common_ancestor(paths: &[PathBuf]) -> PathBuf {
-    let mut paths = paths.iter();
-    let mut common = paths.next().cloned().unwrap_or_else(|| PathBuf::from("/"));
+fn common_ancestor(paths: &[OsString]) -> PathBuf {
+    let mut paths = paths.iter().map(Path::new);
+    let mut common = paths.next().unwrap_or(Path::new("/")).to_owned();
     for path in paths {
         while !path.starts_with(&common) && common.pop() {}
     }
@@ -118,16 +129,18 @@ fn common_ancestor(paths: &[PathBuf]) -> PathBuf {
 }
 
 /// A tmpfs with the shown directories becomes the root of the namespace; the host's root is gone from it.
-fn pivot_to_private_tree(paths: &[PathBuf]) -> Result<(), String> {
-    let shown = outermost(paths);
+fn pivot_to_private_tree(shown: &[&Path]) -> Result<(), String> {
     // A node for each component of each path, the tree's own directories, and one page each.
     let nodes = 16 + shown.iter().map(|path| path.components().count()).sum::<usize>();
     let options = format!("mode=0755,nr_inodes={nodes},size={}", nodes.saturating_mul(4096));
     let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
-    step("mount the tree", mount(Some("anchorite"), BASE, Some("tmpfs"), flags, Some(options.as_str())))?;
+    step(
+        "mount the tree",
+        mount(Some("anchorite"), BASE, Some("tmpfs"), flags, Some(options.as_str())),
+    )?;
     let tree = Path::new(BASE).join(TREE.trim_start_matches('/'));
     fs::create_dir(&tree).map_err(|fault| format!("make the tree: {fault}"))?;
-    for path in &shown {
+    for path in shown {
         let target = tree.join(path.strip_prefix("/").unwrap_or(path));
         fs::create_dir_all(&target).map_err(|fault| format!("make a place for \"{}\": {fault}", path.display()))?;
         show_read_only(path, &target)?;
@@ -140,11 +153,11 @@ fn pivot_to_private_tree(paths: &[PathBuf]) -> Result<(), String> {
 }
 
 /// Leaves out what lies beneath another shown directory: binding that one recursively shows it already.
-fn outermost(paths: &[PathBuf]) -> Vec<PathBuf> {
-    let mut kept: Vec<PathBuf> = Vec::new();
-    for path in paths.iter().collect::<BTreeSet<_>>() {
+fn outermost(paths: &[OsString]) -> Vec<&Path> {
+    let mut kept: Vec<&Path> = Vec::new();
+    for path in paths.iter().map(Path::new).collect::<BTreeSet<_>>() {
         if !kept.iter().any(|outer| path.starts_with(outer)) {
-            kept.push(path.clone());
+            kept.push(path);
         }
     }
     kept
@@ -170,7 +183,14 @@ fn set_read_only(target: &Path, recursive: bool) -> Result<(), String> {
     let flags = if recursive { libc::AT_RECURSIVE } else { 0 };
     // SAFETY: the path is a live C string and the attributes are a live structure of the size given.
     let result = unsafe {
-        libc::syscall(libc::SYS_mount_setattr, libc::AT_FDCWD, path.as_ptr(), flags, &raw const attributes, size_of_val(&attributes))
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            libc::AT_FDCWD,
+            path.as_ptr(),
+            flags,
+            &raw const attributes,
+            size_of_val(&attributes),
+        )
     };
     step("mount_setattr", Errno::result(result).map(drop))?;
     confirm_read_only(target)
@@ -181,12 +201,20 @@ fn confirm_read_only(target: &Path) -> Result<(), String> {
     use nix::sys::statvfs::{FsFlags, statvfs};
     let flags = statvfs(target).map_err(|errno| format!("statvfs: {}", errno.desc()))?.flags();
     let wanted = FsFlags::ST_RDONLY | FsFlags::ST_NOSUID | FsFlags::ST_NODEV | FsFlags::ST_NOEXEC;
-    if flags.contains(wanted) { Ok(()) } else { Err(format!("the tree is mounted with {flags:?}")) }
+    if flags.contains(wanted) {
+        Ok(())
+    } else {
+        Err(format!("the tree is mounted with {flags:?}"))
+    }
 }
 
 /// chroot(2) and then chdir: without the latter, `..` from the old working directory leads out. Checks that both hold.
 fn enter_root(root: &Path) -> Result<(), String> {
-    let identity = |path: &Path| stat(path).map(|stat| (stat.st_dev, stat.st_ino)).map_err(|errno| format!("stat: {}", errno.desc()));
+    let identity = |path: &Path| {
+        stat(path)
+            .map(|stat| (stat.st_dev, stat.st_ino))
+            .map_err(|errno| format!("stat: {}", errno.desc()))
+    };
     let wanted = identity(root)?;
     step("chroot", chroot(root))?;
     step("chdir", chdir("/"))?;
@@ -209,27 +237,28 @@ const BASE: &str = "/proc";
 /// namespace (user_namespaces(7)), one more door shut.
 const TREE: &str = "/jail";
 
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn outermost_leaves_out_what_is_shown_already() {
-        let paths = ["/srv/www/a", "/srv/www", "/srv/wwwx", "/srv/www"].map(PathBuf::from);
-        assert_eq!(outermost(&paths), ["/srv/www", "/srv/wwwx"].map(PathBuf::from));
+        let paths = ["/srv/www/a", "/srv/www", "/srv/wwwx", "/srv/www"].map(OsString::from);
+        assert_eq!(outermost(&paths), ["/srv/www", "/srv/wwwx"].map(Path::new));
     }
 
     #[test]
     fn common_ancestor_is_the_deepest_directory_above_all() {
-        let paths = ["/srv/www/a", "/srv/www/b/c", "/srv/www/b"].map(PathBuf::from);
+        let paths = ["/srv/www/a", "/srv/www/b/c", "/srv/www/b"].map(OsString::from);
         assert_eq!(common_ancestor(&paths), Path::new("/srv/www"));
-        assert_eq!(common_ancestor(&["/a", "/b"].map(PathBuf::from)), Path::new("/"));
+        assert_eq!(common_ancestor(&["/a", "/b"].map(OsString::from)), Path::new("/"));
     }
 
     #[test]
     fn paths_are_stripped_of_the_root() {
-        let inside = Inside { stripped: PathBuf::from("/srv") };
+        let inside = Inside {
+            stripped: PathBuf::from("/srv"),
+        };
         assert_eq!(inside.path(Path::new("/srv/www")), Path::new("/www"));
         assert_eq!(inside.path(Path::new("/srv")), Path::new("/"));
     }

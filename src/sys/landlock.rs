@@ -4,7 +4,8 @@
 //! requirement, and paths are opened one by one, because the crate's helper drops those it cannot open.
 
 use landlock::{
-    ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetStatus, Scope,
+    ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr, RulesetCreatedAttr,
+    RulesetStatus, Scope,
 };
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
@@ -46,7 +47,9 @@ pub(super) fn restrict(paths: &[PathBuf], rights: &[&str]) -> Result<(), String>
 }
 
 fn apply(abi: ABI, paths: &[PathBuf], granted: landlock::BitFlags<AccessFs>) -> Result<(), Box<dyn std::error::Error>> {
-    let mut ruleset = Ruleset::default().set_compatibility(CompatLevel::HardRequirement).handle_access(AccessFs::from_all(abi))?;
+    let mut ruleset = Ruleset::default()
+        .set_compatibility(CompatLevel::HardRequirement)
+        .handle_access(AccessFs::from_all(abi))?;
     let net = AccessNet::from_all(abi);
     if !net.is_empty() {
         ruleset = ruleset.handle_access(net)?;

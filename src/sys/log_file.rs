@@ -13,7 +13,8 @@ use std::path::Path;
 /// The errno of open(2), or a text.
 pub fn open_for_appending(path: &Path) -> io::Result<OwnedFd> {
     // O_NONBLOCK: a FIFO without a reader must not stop the start.
-    let flags = OFlag::O_WRONLY | OFlag::O_APPEND | OFlag::O_CREAT | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
+    let flags =
+        OFlag::O_WRONLY | OFlag::O_APPEND | OFlag::O_CREAT | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
     let file = open(path, flags, Mode::from_bits_truncate(0o640))?;
     let stat = fstat(&file)?;
     if stat.st_mode & nix::libc::S_IFMT != nix::libc::S_IFREG {

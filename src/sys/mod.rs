@@ -4,7 +4,10 @@
 //! tokens. Each file names the manual pages it stands on. A system call that a confined role makes after
 //! [`confine::enter`] must stand in that role's seccomp file with its reason.
 
-#![expect(unsafe_code, reason = "this is the fence: system calls without a safe wrapper in nix are made here, each with its argument why it is sound")]
+#![expect(
+    unsafe_code,
+    reason = "this is the fence: system calls without a safe wrapper in nix are made here, each with its argument why it is sound"
+)]
 
 pub mod clock;
 pub mod confine;

@@ -38,7 +38,9 @@ pub fn own_ids() -> (u32, u32) {
 pub fn look_up(user: &str, group: Option<&str>) -> Result<(u32, u32), String> {
     let found = unistd::User::from_name(user).map_err(|errno| format!("user \"{user}\": {}", errno.desc()))?;
     let found = found.ok_or_else(|| format!("user \"{user}\" does not exist"))?;
-    let Some(group) = group else { return Ok((found.uid.as_raw(), found.gid.as_raw())) };
+    let Some(group) = group else {
+        return Ok((found.uid.as_raw(), found.gid.as_raw()));
+    };
     let gid = unistd::Group::from_name(group).map_err(|errno| format!("group \"{group}\": {}", errno.desc()))?;
     let gid = gid.ok_or_else(|| format!("group \"{group}\" does not exist"))?;
     Ok((found.uid.as_raw(), gid.gid.as_raw()))
@@ -68,7 +70,9 @@ pub fn keep_only(names: &[&str]) -> Result<(), String> {
         return Err(format!("{missing} is needed and not held"));
     }
     for number in 0..CAPABILITIES_MAX {
-        if !wanted.iter().any(|capability| u32::from(capability.index()) == number) && !drop_from_bounding(number).map_err(|e| e.to_string())? {
+        if !wanted.iter().any(|capability| u32::from(capability.index()) == number)
+            && !drop_from_bounding(number).map_err(|e| e.to_string())?
+        {
             break;
         }
     }
@@ -83,6 +87,15 @@ pub fn keep_only(names: &[&str]) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// These capabilities as the bits that `/proc/PID/status` shows.
+pub fn mask(names: &[&str]) -> u64 {
+    names
+        .iter()
+        .filter_map(|name| Capability::from_str(name).ok())
+        .map(|capability| capability.bitmask())
+        .sum()
 }
 
 /// Sets no_new_privs, which every child inherits.
@@ -151,10 +164,16 @@ pub(super) fn drop_capabilities() -> io::Result<()> {
 pub(super) fn confirm_dropped(identity: Identity) -> Result<(), String> {
     let uids = unistd::getresuid().map_err(|errno| errno.to_string())?;
     let gids = unistd::getresgid().map_err(|errno| errno.to_string())?;
-    if [uids.real, uids.effective, uids.saved].iter().any(|uid| uid.as_raw() != identity.uid) {
+    if [uids.real, uids.effective, uids.saved]
+        .iter()
+        .any(|uid| uid.as_raw() != identity.uid)
+    {
         return Err(format!("user ids are {uids:?}"));
     }
-    if [gids.real, gids.effective, gids.saved].iter().any(|gid| gid.as_raw() != identity.gid) {
+    if [gids.real, gids.effective, gids.saved]
+        .iter()
+        .any(|gid| gid.as_raw() != identity.gid)
+    {
         return Err(format!("group ids are {gids:?}"));
     }
     if !identity.rootless && !unistd::getgroups().map_err(|errno| errno.to_string())?.is_empty() {

@@ -7,6 +7,7 @@ use caps::Capability;
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, FcntlArg, OFlag, fcntl};
 use nix::sched::CloneFlags;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::Signal;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Pid};
@@ -22,7 +23,8 @@ impl Executable {
     /// The errno of open(2).
     pub fn running() -> io::Result<Executable> {
         let flags = OFlag::O_PATH | OFlag::O_CLOEXEC;
-        Ok(Executable(nix::fcntl::open("/proc/self/exe", flags, nix::sys::stat::Mode::empty())?))
+        let file = nix::fcntl::open("/proc/self/exe", flags, nix::sys::stat::Mode::empty())?;
+        Ok(Executable(above_given(file)?))
     }
 }
 
@@ -84,7 +86,14 @@ pub fn start(executable: &Executable, start: &Start<'_>) -> Result<i32, StartFau
 }
 
 /// Steps between fork and exec, by the number that the child reports.
-const STEPS: [&str; 6] = ["setsid", "signal mask", "out-of-memory score", "user namespace", "descriptors", "exec"];
+const STEPS: [&str; 6] = [
+    "setsid",
+    "signal mask",
+    "out-of-memory score",
+    "user namespace",
+    "descriptors",
+    "exec",
+];
 
 /// Runs in the child; returns only when a step failed.
 fn become_role(executable: &Executable, start: &Start<'_>, title: &CStr, environment: &[&CStr]) -> (u8, Errno) {
@@ -201,17 +210,24 @@ pub fn own_id() -> i32 {
 /// CPUs this process may run on.
 pub fn cpus() -> u16 {
     let set = nix::sched::sched_getaffinity(Pid::from_raw(0));
-    let count = set.map_or(1, |set| (0..nix::sched::CpuSet::count()).filter(|cpu| set.is_set(*cpu).unwrap_or(false)).count());
+    let count = set.map_or(1, |set| {
+        (0..nix::sched::CpuSet::count())
+            .filter(|cpu| set.is_set(*cpu).unwrap_or(false))
+            .count()
+    });
     u16::try_from(count.max(1)).unwrap_or(u16::MAX)
 }
 
-/// Raises the soft limit of open files to the hard one and returns it.
-pub fn raise_file_limit() -> u64 {
-    use nix::sys::resource::{Resource, getrlimit, setrlimit};
-    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap_or((1024, 1024));
+/// Raises the soft limit of open files to the hard one, which children inherit.
+pub fn raise_file_limit() {
+    let hard = getrlimit(Resource::RLIMIT_NOFILE).map_or(1024, |(_, hard)| hard);
     // An unlimited or huge hard limit would only make kernel tables larger than any use of them.
-    let wanted = hard.min(1 << 20);
-    if setrlimit(Resource::RLIMIT_NOFILE, wanted, hard).is_ok() { wanted } else { soft }
+    let _ = setrlimit(Resource::RLIMIT_NOFILE, hard.min(1 << 20), hard);
+}
+
+/// How many files this process may have open.
+pub fn file_limit() -> u64 {
+    getrlimit(Resource::RLIMIT_NOFILE).map_or(1024, |(soft, _)| soft)
 }
 
 /// Makes sure that 0, 1 and 2 are open, so that nothing opened later is mistaken for a standard stream.

@@ -13,7 +13,10 @@ use std::io;
 /// The errno of seccomp(2): `EACCES` without either, `ENOSYS`/`EINVAL` where the kernel has no seccomp filters.
 pub fn install(filter: &[Instruction]) -> io::Result<()> {
     let length = u16::try_from(filter.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
-    let program = libc::sock_fprog { len: length, filter: filter.as_ptr().cast_mut().cast() };
+    let program = libc::sock_fprog {
+        len: length,
+        filter: filter.as_ptr().cast_mut().cast(),
+    };
     // SAFETY: `program` points to `length` instructions that live through the call and that have the layout of
     // `struct sock_filter` (repr(C), same fields); the kernel copies and checks them and keeps no pointer.
     let result = unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 0, &raw const program) };

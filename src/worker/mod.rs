@@ -1,2 +1,29 @@
-//! (under construction)
+//! CONFINED, network-facing: reads requests and answers them with files of its tree.
+//!
+//! One thread, one epoll loop, no blocking call but reading the files it serves. It may see the document roots, read-only,
+//! and nothing else; it talks on sockets it was handed or accepted. A file per concern: `event_loop` waits and accepts,
+//! `connection` is one client's bytes in and out, `answer` makes the response to one request, `files` looks up and caches,
+//! `response` writes heads, `log` batches lines, `timer` and `clock` keep time.
+
 #![forbid(unsafe_code)]
+
+mod answer;
+mod clock;
+mod connection;
+mod event_loop;
+mod files;
+mod log;
+mod response;
+mod timer;
+
+use crate::config::WorkerSlice;
+use crate::ipc::birth;
+use crate::role::Role;
+
+/// Runs the role until the parent stops it; the exit status.
+pub fn run() -> u8 {
+    match birth::begin::<WorkerSlice>(Role::Worker) {
+        Ok(born) => event_loop::serve(born),
+        Err(status) => status,
+    }
+}

@@ -1,0 +1,508 @@
+//! One client: its bytes in, its responses out. Knows nothing of other connections; the event loop drives it.
+//!
+//! What the socket does not take waits here, and while it waits nothing more is read: a slow client holds one response, not
+//! many. Buffers are given back while the connection is idle.
+
+use super::answer::{Answered, FileBody, Incoming, Service};
+use super::files::Content;
+use super::response::Persistence;
+use crate::proto::head::{self, Framing, Scan};
+use crate::proto::status::{Reject, Status};
+use crate::site::plan::Plan;
+use crate::sys::socket;
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// A client's connection.
+pub(super) struct Connection {
+    socket: OwnedFd,
+    client: IpAddr,
+    /// Received and not yet consumed: part of a head, or whole requests that wait for their turn.
+    input: Vec<u8>,
+    scan: Scan,
+    /// Made and not yet taken by the socket, from `sent` on.
+    output: Vec<u8>,
+    sent: usize,
+    /// Follows `output`.
+    file: Option<FileBody>,
+    /// The request at the front of `input` asks something of the disk.
+    asking: Option<Plan>,
+    /// Bytes of an unwanted request body still to come.
+    discard: u64,
+    requests: u32,
+    /// What is waited for, and until when (monotonic milliseconds).
+    pub(super) waiting: Waiting,
+    pub(super) deadline: u64,
+    /// When the event loop was last asked to be reminded.
+    pub(super) reminder: u64,
+    pub(super) registered: bool,
+    /// Tells this connection from others that had or will have its place.
+    pub(super) serial: u32,
+    closing: bool,
+    lingered: usize,
+}
+
+/// What a connection waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Waiting {
+    /// The rest of a head, or the first one.
+    Head,
+    /// The next request.
+    Request,
+    /// Room to send.
+    Room,
+    /// The disk.
+    Disk,
+    /// The client's end, after ours.
+    End,
+}
+
+/// What the event loop has to do with a connection that was driven.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// Wait for the socket.
+    Keep,
+    /// Drive it again soon: it has had its turn, not all of its work.
+    Again,
+    /// Call [`Connection::resume`] when the disk can be asked.
+    Ask,
+    Close,
+}
+
+/// How far consuming came.
+enum Progress {
+    /// All that can be done with these bytes is done.
+    NeedsMore,
+    Stopped(Fate),
+}
+
+/// How far sending came.
+enum Flushed {
+    All,
+    Stopped(Fate),
+}
+
+impl Connection {
+    pub(super) fn new(socket: OwnedFd, client: IpAddr, serial: u32, deadline: u64) -> Connection {
+        Connection {
+            socket,
+            client,
+            input: Vec::new(),
+            scan: Scan::default(),
+            output: Vec::new(),
+            sent: 0,
+            file: None,
+            asking: None,
+            discard: 0,
+            requests: 0,
+            waiting: Waiting::Head,
+            deadline,
+            reminder: u64::MAX,
+            registered: false,
+            serial,
+            closing: false,
+            lingered: 0,
+        }
+    }
+
+    /// Does what can be done now: sends what waits, then receives and answers. `buffer` is scratch space for receiving.
+    pub(super) fn drive(&mut self, service: &mut Service, buffer: &mut [u8]) -> Fate {
+        if self.waiting == Waiting::End {
+            return self.linger(buffer);
+        }
+        match self.go_on(service, buffer) {
+            Ok(fate) => fate,
+            // Reset, broken pipe: the client is gone.
+            Err(_) => Fate::Close,
+        }
+    }
+
+    /// Answers the request that asked something of the disk, then goes on.
+    pub(super) fn resume(&mut self, service: &mut Service, buffer: &mut [u8]) -> Fate {
+        let Some(plan) = self.asking.take() else {
+            return self.drive(service, buffer);
+        };
+        match self.answer_front(service, plan) {
+            Ok(Progress::Stopped(fate)) => fate,
+            Ok(Progress::NeedsMore) => self.drive(service, buffer),
+            Err(_) => Fate::Close,
+        }
+    }
+
+    /// The deadline has passed. `Close`, or `Keep` while the refusal is sent.
+    pub(super) fn time_out(&mut self, service: &mut Service) -> Fate {
+        if self.waiting != Waiting::Head || self.input.is_empty() {
+            return Fate::Close;
+        }
+        let input = std::mem::take(&mut self.input);
+        let reject = Reject {
+            status: Status::REQUEST_TIMEOUT,
+            why: "the head did not come in time",
+        };
+        service.reject(self.client, &reject, head::first_line(&input));
+        self.closing = true;
+        match self.flush(service) {
+            Ok(Flushed::All) => self.end_sending(service, true),
+            Ok(Flushed::Stopped(fate)) => fate,
+            Err(_) => Fate::Close,
+        }
+    }
+
+    /// Whether nothing is under way, so that the connection may be closed for another's sake.
+    pub(super) fn is_idle(&self) -> bool {
+        self.waiting == Waiting::Request
+    }
+
+    /// No more request is wanted; true: it can be closed at once.
+    pub(super) fn wind_up(&mut self) -> bool {
+        self.is_idle() || (self.waiting == Waiting::Head && self.input.is_empty())
+    }
+
+    /// Writes the access line of a response that was cut off.
+    pub(super) fn abandon(&mut self, service: &mut Service) {
+        if let Some(file) = self.file.take() {
+            service.log_file(&file);
+        }
+    }
+
+    fn go_on(&mut self, service: &mut Service, buffer: &mut [u8]) -> io::Result<Fate> {
+        if let Flushed::Stopped(fate) = self.flush(service)? {
+            return Ok(fate);
+        }
+        if self.asking.is_some() {
+            return Ok(Fate::Ask);
+        }
+        if self.closing {
+            return Ok(self.end_sending(service, !self.input.is_empty() || self.discard > 0));
+        }
+        if !self.input.is_empty() {
+            let input = std::mem::take(&mut self.input);
+            if let Progress::Stopped(fate) = self.consume(service, input)? {
+                return Ok(fate);
+            }
+        }
+        loop {
+            let count = match socket::receive(&self.socket, buffer) {
+                Ok(0) => return Ok(Fate::Close),
+                Ok(count) => count,
+                Err(fault) if fault.kind() == io::ErrorKind::WouldBlock => return Ok(self.wait(service)),
+                Err(fault) if fault.kind() == io::ErrorKind::Interrupted => continue,
+                Err(fault) => return Err(fault),
+            };
+            let received = buffer.get(..count).unwrap_or_default();
+            let progress = if self.input.is_empty() {
+                self.consume_borrowed(service, received)?
+            } else {
+                let mut input = std::mem::take(&mut self.input);
+                input.extend_from_slice(received);
+                self.consume(service, input)?
+            };
+            if let Progress::Stopped(fate) = progress {
+                return Ok(fate);
+            }
+            // A short count means that the socket is empty; the next bytes will be told.
+            if count < buffer.len() {
+                return Ok(self.wait(service));
+            }
+        }
+    }
+
+    /// Consumes as many requests as possible of bytes that are owned; keeps the rest.
+    fn consume(&mut self, service: &mut Service, mut input: Vec<u8>) -> io::Result<Progress> {
+        let (used, progress) = self.take_requests(service, &input)?;
+        input.drain(..used.min(input.len()));
+        if !input.is_empty() {
+            self.input = input;
+        }
+        Ok(progress)
+    }
+
+    /// The same for bytes in the shared buffer, which is most of the time: nothing is copied unless something is left.
+    fn consume_borrowed(&mut self, service: &mut Service, input: &[u8]) -> io::Result<Progress> {
+        let (used, progress) = self.take_requests(service, input)?;
+        self.input.extend_from_slice(input.get(used..).unwrap_or_default());
+        Ok(progress)
+    }
+
+    /// Answers the requests at the front of `input`; how many bytes were consumed, and why no more were.
+    fn take_requests(&mut self, service: &mut Service, input: &[u8]) -> io::Result<(usize, Progress)> {
+        let mut used = 0;
+        loop {
+            let mut rest = input.get(used..).unwrap_or_default();
+            if self.discard > 0 {
+                let count = usize::try_from(self.discard).unwrap_or(usize::MAX).min(rest.len());
+                self.discard -= u64::try_from(count).unwrap_or(u64::MAX);
+                used += count;
+                rest = rest.get(count..).unwrap_or_default();
+            }
+            if rest.is_empty() {
+                return Ok((used, self.send_made(service)?));
+            }
+            match self.scan.advance(rest, &service.head_limits) {
+                Ok(None) => return Ok((used, self.send_made(service)?)),
+                Ok(Some(length)) => {
+                    let progress = self.answer_head(service, rest.get(..length).unwrap_or_default(), None)?;
+                    if self.asking.is_some() {
+                        return Ok((used, progress));
+                    }
+                    used += length;
+                    self.scan = Scan::default();
+                    if let Progress::Stopped(fate) = progress {
+                        return Ok((used, Progress::Stopped(fate)));
+                    }
+                }
+                Err(reject) => {
+                    service.reject(self.client, &reject, head::first_line(rest));
+                    self.closing = true;
+                    return Ok((used, self.send_made(service)?));
+                }
+            }
+        }
+    }
+
+    /// Takes up the request at the front of the input again, and removes its head when it is answered.
+    fn answer_front(&mut self, service: &mut Service, plan: Plan) -> io::Result<Progress> {
+        let mut input = std::mem::take(&mut self.input);
+        let Ok(Some(length)) = Scan::default().advance(&input, &service.head_limits) else {
+            return Ok(Progress::Stopped(Fate::Close));
+        };
+        let progress = self.answer_head(service, input.get(..length).unwrap_or_default(), Some(plan))?;
+        if self.asking.is_none() {
+            self.scan = Scan::default();
+            input.drain(..length);
+        }
+        if !input.is_empty() {
+            self.input = input;
+        }
+        Ok(progress)
+    }
+
+    /// Answers one request, whose head is whole.
+    fn answer_head(&mut self, service: &mut Service, bytes: &[u8], plan: Option<Plan>) -> io::Result<Progress> {
+        let mut space = head::field_space();
+        let request = match head::parse(bytes, &mut space, &service.head_limits) {
+            Ok(request) => request,
+            Err(reject) => {
+                service.reject(self.client, &reject, head::first_line(bytes));
+                self.closing = true;
+                return self.send_made(service);
+            }
+        };
+        let persistence = service.persistence(&request, self.requests + 1);
+        let incoming = Incoming {
+            request: &request,
+            client: self.client,
+            persistence,
+        };
+        let answered = match plan {
+            None => service.answer(&incoming),
+            Some(plan) => service.resume(&incoming, plan),
+        };
+        match answered {
+            Answered::Asks(plan) => {
+                self.asking = Some(plan);
+                self.waiting = Waiting::Disk;
+                self.deadline = service.clock.now + millis(service.limits.write_timeout);
+                // What was answered before goes out while this one waits.
+                match self.flush(service)? {
+                    Flushed::All => Ok(Progress::Stopped(Fate::Ask)),
+                    Flushed::Stopped(fate) => Ok(Progress::Stopped(fate)),
+                }
+            }
+            Answered::Response { persistence, file } => {
+                self.requests += 1;
+                self.file = file;
+                self.waiting = Waiting::Request;
+                self.closing = persistence == Persistence::Close;
+                self.discard = match request.framing {
+                    Framing::Length(length) => length,
+                    Framing::None => 0,
+                    // Not read: the connection ends and the client gets time to see the answer.
+                    Framing::Chunked => 1,
+                };
+                if self.closing || self.file.is_some() || service.out.len() >= OUT_MAX {
+                    return self.send_made(service);
+                }
+                Ok(Progress::NeedsMore)
+            }
+        }
+    }
+
+    /// Sends what was made; goes on only when all is gone and the connection stays.
+    fn send_made(&mut self, service: &mut Service) -> io::Result<Progress> {
+        Ok(match self.flush(service)? {
+            Flushed::Stopped(fate) => Progress::Stopped(fate),
+            // Closing is seen to with the input that is left, in `drive`.
+            Flushed::All if self.closing => Progress::Stopped(Fate::Again),
+            Flushed::All => Progress::NeedsMore,
+        })
+    }
+
+    /// Sends what was made and what waits, the file behind it included.
+    fn flush(&mut self, service: &mut Service) -> io::Result<Flushed> {
+        if self.output.is_empty() {
+            if !service.out.is_empty() {
+                let sent = self.send_bytes(&service.out)?;
+                if sent < service.out.len() {
+                    self.output.extend_from_slice(service.out.get(sent..).unwrap_or_default());
+                    service.out.clear();
+                    return Ok(self.blocked(service));
+                }
+                service.out.clear();
+            }
+        } else {
+            self.output.append(&mut service.out);
+            let sent = self.send_bytes(self.output.get(self.sent..).unwrap_or_default())?;
+            self.sent += sent;
+            if self.sent < self.output.len() {
+                return Ok(if sent > 0 {
+                    self.blocked(service)
+                } else {
+                    self.still_blocked(service)
+                });
+            }
+            self.output = Vec::new();
+            self.sent = 0;
+        }
+        if self.file.is_some() {
+            self.send_file(service)
+        } else {
+            Ok(Flushed::All)
+        }
+    }
+
+    /// Sends bytes until the socket is full.
+    fn send_bytes(&self, bytes: &[u8]) -> io::Result<usize> {
+        let result = if self.file.is_some() {
+            socket::send_more(&self.socket, bytes)
+        } else {
+            socket::send(&self.socket, bytes)
+        };
+        match result {
+            Err(fault) if matches!(fault.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => Ok(0),
+            result => result,
+        }
+    }
+
+    /// Sends the file, some of it at a time so that a fast client does not keep the worker from the others.
+    fn send_file(&mut self, service: &mut Service) -> io::Result<Flushed> {
+        let Some(body) = self.file.as_mut() else { return Ok(Flushed::All) };
+        let Content::Open(file) = &body.file.content else {
+            return Ok(Flushed::All);
+        };
+        let mut moved = false;
+        for _ in 0..FILE_TURNS {
+            if body.remaining == 0 {
+                break;
+            }
+            match socket::send_file(&self.socket, file.as_fd(), body.offset, body.remaining) {
+                // The file has become shorter: what was promised cannot be sent, and only the end of the connection tells.
+                Ok(0) => return Ok(Flushed::Stopped(Fate::Close)),
+                Ok(sent) => {
+                    body.offset += sent;
+                    body.remaining -= sent.min(body.remaining);
+                    moved = true;
+                }
+                Err(fault) if fault.kind() == io::ErrorKind::WouldBlock => {
+                    return Ok(if moved {
+                        self.blocked(service)
+                    } else {
+                        self.still_blocked(service)
+                    });
+                }
+                Err(fault) if fault.kind() == io::ErrorKind::Interrupted => {}
+                Err(fault) => return Err(fault),
+            }
+        }
+        if body.remaining > 0 {
+            self.waiting = Waiting::Room;
+            self.deadline = service.clock.now + millis(service.limits.write_timeout);
+            return Ok(Flushed::Stopped(Fate::Again));
+        }
+        if let Some(body) = self.file.take() {
+            service.log_file(&body);
+        }
+        self.waiting = Waiting::Request;
+        Ok(Flushed::All)
+    }
+
+    /// The socket is full after progress: the time for the next progress starts.
+    fn blocked(&mut self, service: &Service) -> Flushed {
+        self.waiting = Waiting::Room;
+        self.deadline = service.clock.now + millis(service.limits.write_timeout);
+        Flushed::Stopped(Fate::Keep)
+    }
+
+    fn still_blocked(&mut self, service: &Service) -> Flushed {
+        if self.waiting == Waiting::Room {
+            Flushed::Stopped(Fate::Keep)
+        } else {
+            self.blocked(service)
+        }
+    }
+
+    /// Nothing more can be done with what has come.
+    fn wait(&mut self, service: &Service) -> Fate {
+        let begun = !self.input.is_empty() || self.discard > 0;
+        if !begun && self.requests > 0 {
+            self.waiting = Waiting::Request;
+            self.deadline = service.clock.now + millis(service.limits.keepalive_timeout);
+        } else if self.waiting != Waiting::Head {
+            // Counted from the first byte, not from the last.
+            self.waiting = Waiting::Head;
+            self.deadline = service.clock.now + millis(service.limits.header_timeout);
+        }
+        Fate::Keep
+    }
+
+    /// Everything is sent. Where the client may still be sending, closing at once would reset the connection and could take
+    /// the response with it: only our side is ended, and what comes is dropped for a while (RFC 9112, 9.6).
+    fn end_sending(&mut self, service: &Service, unread: bool) -> Fate {
+        if !unread || socket::end_sending(&self.socket).is_err() {
+            return Fate::Close;
+        }
+        self.input = Vec::new();
+        self.waiting = Waiting::End;
+        self.deadline = service.clock.now + LINGER_MS;
+        Fate::Again
+    }
+
+    fn linger(&mut self, buffer: &mut [u8]) -> Fate {
+        loop {
+            match socket::receive(&self.socket, buffer) {
+                Ok(0) => return Fate::Close,
+                Ok(count) => {
+                    self.lingered += count;
+                    if self.lingered > LINGER_BYTES {
+                        return Fate::Close;
+                    }
+                }
+                Err(fault) if fault.kind() == io::ErrorKind::WouldBlock => return Fate::Keep,
+                Err(fault) if fault.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => return Fate::Close,
+            }
+        }
+    }
+}
+
+impl AsFd for Connection {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// A duration of the configuration in milliseconds.
+pub(super) fn millis(duration: std::time::Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Pipelined responses are sent when they have this many bytes.
+const OUT_MAX: usize = 64 * 1024;
+
+/// Calls of sendfile(2) for one connection before others get their turn.
+const FILE_TURNS: u8 = 4;
+
+/// How long, and for how many bytes, a client may go on sending after our end.
+const LINGER_MS: u64 = 5_000;
+const LINGER_BYTES: usize = 16 * 1024 * 1024;

@@ -1,0 +1,379 @@
+//! The worker's loop: waits, accepts, drives connections, keeps their deadlines, obeys the parent.
+
+use super::answer::Service;
+use super::connection::{Connection, Fate, millis};
+use super::files::Files;
+use super::log::Log;
+use super::timer::Wheel;
+use crate::config::{Level, WorkerSlice};
+use crate::ipc::birth::{self, Born};
+use crate::ipc::messages::ToWorker;
+use crate::ipc::{Channel, Received};
+use crate::sys::confine::Confined;
+use crate::sys::epoll::{Interest, Poller};
+use crate::sys::socket;
+use slab::Slab;
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+/// The worker, which exists only confined.
+struct Worker {
+    _confined: Confined,
+    parent: Channel,
+    poller: Poller,
+    service: Service,
+    listeners: Vec<OwnedFd>,
+    /// Whether the listeners are waited for; not at the connection limit, nor without descriptors.
+    accepting: bool,
+    /// When to try to accept again.
+    accept_again: Option<u64>,
+    connections: Slab<Connection>,
+    connections_max: usize,
+    serial: u32,
+    wheel: Wheel,
+    /// Connections whose plan asks something of the disk, and those that have more to do.
+    asking: VecDeque<u64>,
+    again: VecDeque<u64>,
+    /// Scratch space for receiving, shared by all connections.
+    buffer: Vec<u8>,
+    /// When to leave, after [`ToWorker::Stop`].
+    stop: Option<u64>,
+    last_complaint: u64,
+}
+
+/// Serves until the parent ends it; the exit status.
+pub(super) fn serve(born: Born<WorkerSlice>) -> u8 {
+    match Worker::new(born).and_then(Worker::run) {
+        Ok(()) => 0,
+        Err(_) => 1,
+    }
+}
+
+impl Worker {
+    fn new(born: Born<WorkerSlice>) -> io::Result<Worker> {
+        let identity = born.cell.identity;
+        let descriptors = born.descriptors;
+        let wanted = usize::try_from(born.slice.limits.connections).unwrap_or(usize::MAX);
+        // A connection may need a descriptor for its file as well; the cache gets what is left.
+        let connections_max = wanted.min(descriptors.saturating_sub(RESERVED) / 2).max(1);
+        let for_cache = descriptors.saturating_sub(RESERVED + connections_max);
+        let mut log = Log::new(None, born.slice.level, born.slice.access_log);
+        if let Some(channel) = born.log {
+            log.replace(channel);
+        }
+        let files = match Files::open(&born.slice.sites, &born.confined, identity.rootless, for_cache) {
+            Ok(files) => files,
+            Err(why) => {
+                let _ = born.parent.send(&crate::ipc::messages::ToParent::Failed { why }, &[]);
+                return Err(io::ErrorKind::NotFound.into());
+            }
+        };
+        let poller = born.poller;
+        poller.add(&born.parent, Interest::Input, PARENT)?;
+        let service = Service::new(born.slice, files, log, identity.uid);
+        let worker = Worker {
+            wheel: Wheel::new(service.clock.now),
+            parent: born.parent,
+            poller,
+            service,
+            listeners: Vec::new(),
+            accepting: false,
+            accept_again: None,
+            connections: Slab::new(),
+            connections_max,
+            serial: 0,
+            asking: VecDeque::new(),
+            again: VecDeque::new(),
+            buffer: vec![0; BUFFER],
+            stop: None,
+            last_complaint: 0,
+            _confined: born.confined,
+        };
+        birth::report_ready(&worker.parent, &worker._confined)?;
+        Ok(worker)
+    }
+
+    fn run(mut self) -> io::Result<()> {
+        let mut due = Vec::new();
+        while !self.is_done() {
+            let count = self.poller.wait(self.timeout())?;
+            self.service.clock.tick();
+            for index in 0..count {
+                let Some(ready) = self.poller.ready(index) else { continue };
+                match ready.token {
+                    PARENT => {
+                        if !self.obey()? {
+                            return Ok(());
+                        }
+                    }
+                    token if token < FIRST_CONNECTION => self.accept(token),
+                    token => self.drive(token),
+                }
+            }
+            self.carry_on();
+            self.wheel.due(self.service.clock.now, &mut due);
+            for token in due.drain(..) {
+                self.remind(token);
+            }
+            if self.service.log.next_flush(self.service.clock.now) == Some(0) {
+                self.service.log.flush();
+            }
+            self.accept_again();
+        }
+        self.service.log.flush();
+        Ok(())
+    }
+
+    fn is_done(&self) -> bool {
+        self.stop
+            .is_some_and(|deadline| self.connections.is_empty() || self.service.clock.now >= deadline)
+    }
+
+    /// How long to wait; 0 while something is left to do.
+    fn timeout(&self) -> Option<u64> {
+        if !self.asking.is_empty() || !self.again.is_empty() {
+            return Some(0);
+        }
+        let now = self.service.clock.now;
+        let until = |moment: Option<u64>| moment.map(|moment| moment.saturating_sub(now));
+        let moments = [
+            self.wheel.next(now),
+            self.service.log.next_flush(now),
+            until(self.accept_again),
+            until(self.stop),
+        ];
+        moments.into_iter().flatten().min()
+    }
+
+    /// Takes one message of the parent; false: it is gone, and so is the reason to be.
+    fn obey(&mut self) -> io::Result<bool> {
+        match self.parent.receive_from_parent() {
+            Received::Message(ToWorker::Listen { .. }, listeners) if self.listeners.is_empty() => {
+                self.listeners = listeners;
+                self.start_accepting()?;
+                self.service.check_roots();
+            }
+            Received::Message(ToWorker::Log, channels) => {
+                for channel in channels {
+                    self.service.log.replace(channel.into());
+                }
+            }
+            Received::Message(ToWorker::Stop { grace_ms }, _) => self.wind_up(u64::from(grace_ms)),
+            Received::Nothing => {}
+            Received::Ended => return Ok(false),
+            Received::Message(ToWorker::Listen { .. }, _) | Received::Malformed => return Err(io::ErrorKind::InvalidData.into()),
+        }
+        Ok(true)
+    }
+
+    /// Accepts no more, closes what is idle, and gives the rest until its deadline.
+    fn wind_up(&mut self, grace_ms: u64) {
+        let deadline = self.service.clock.now.saturating_add(grace_ms);
+        self.stop = Some(self.stop.map_or(deadline, |earlier| earlier.min(deadline)));
+        self.service.stopping = true;
+        self.stop_accepting();
+        self.listeners.clear();
+        let idle: Vec<usize> = self
+            .connections
+            .iter_mut()
+            .filter_map(|(index, connection)| connection.wind_up().then_some(index))
+            .collect();
+        for index in idle {
+            self.close(index);
+        }
+    }
+
+    fn start_accepting(&mut self) -> io::Result<()> {
+        if !self.accepting {
+            for (listener, token) in self.listeners.iter().zip(PARENT + 1..) {
+                self.poller.add(listener, Interest::SharedListener, token)?;
+            }
+            self.accepting = true;
+        }
+        Ok(())
+    }
+
+    fn stop_accepting(&mut self) {
+        if self.accepting {
+            for listener in &self.listeners {
+                let _ = self.poller.remove(listener);
+            }
+            self.accepting = false;
+        }
+    }
+
+    /// Accepts one connection: another worker gets the next, so that the load spreads.
+    fn accept(&mut self, token: u64) {
+        if self.connections.len() >= self.connections_max && !self.make_room() {
+            self.pause_accepting();
+            return;
+        }
+        let Some(listener) = usize::try_from(token - PARENT - 1).ok().and_then(|index| self.listeners.get(index)) else {
+            return;
+        };
+        match socket::accept(listener.as_fd()) {
+            Ok((connection, client)) => {
+                self.serial = self.serial.wrapping_add(1);
+                let deadline = self.service.clock.now + millis(self.service.limits.header_timeout);
+                let index = self.connections.insert(Connection::new(connection, client, self.serial, deadline));
+                self.drive(pack(index, self.serial));
+            }
+            Err(fault) => self.accept_failed(&fault),
+        }
+    }
+
+    /// No connection waits, or one that did is gone again: nothing. Descriptors or memory ran out: a pause, without spinning.
+    fn accept_failed(&mut self, fault: &io::Error) {
+        let passing = [
+            io::ErrorKind::WouldBlock,
+            io::ErrorKind::Interrupted,
+            io::ErrorKind::ConnectionAborted,
+        ];
+        if passing.contains(&fault.kind()) {
+            return;
+        }
+        if self.service.clock.now.saturating_sub(self.last_complaint) >= COMPLAINT_MS {
+            self.last_complaint = self.service.clock.now;
+            self.service.log.error(Level::Error, &format!("accept: {fault}; pausing"));
+        }
+        self.pause_accepting();
+    }
+
+    fn pause_accepting(&mut self) {
+        self.stop_accepting();
+        self.accept_again = Some(self.service.clock.now + ACCEPT_PAUSE_MS);
+    }
+
+    fn accept_again(&mut self) {
+        if self.accept_again.is_some_and(|moment| moment <= self.service.clock.now) && self.stop.is_none() {
+            self.accept_again = None;
+            if self.connections.len() < self.connections_max || self.make_room() {
+                let _ = self.start_accepting();
+            } else {
+                self.pause_accepting();
+            }
+        }
+    }
+
+    /// Closes the connections that have been idle longest, a hundredth of all at once so that it is not done for each; false:
+    /// none is idle.
+    fn make_room(&mut self) -> bool {
+        let mut idle: Vec<(u64, usize)> = self
+            .connections
+            .iter()
+            .filter(|(_, c)| c.is_idle())
+            .map(|(index, c)| (c.deadline, index))
+            .collect();
+        idle.sort_unstable();
+        let count = (self.connections_max / 100).max(1).min(idle.len());
+        for (_, index) in idle.iter().take(count) {
+            self.close(*index);
+        }
+        count > 0
+    }
+
+    /// Lets a connection do what it can.
+    fn drive(&mut self, token: u64) {
+        let Some((index, connection)) = find(&mut self.connections, token) else {
+            return;
+        };
+        let fate = connection.drive(&mut self.service, &mut self.buffer);
+        self.settle(index, token, fate);
+    }
+
+    /// Answers what plans asked of the disk, and drives what has more to do: each once.
+    fn carry_on(&mut self) {
+        for _ in 0..self.again.len() {
+            if let Some(token) = self.again.pop_front() {
+                self.drive(token);
+            }
+        }
+        for _ in 0..self.asking.len() {
+            let Some(token) = self.asking.pop_front() else { return };
+            let Some((index, connection)) = find(&mut self.connections, token) else {
+                continue;
+            };
+            let fate = connection.resume(&mut self.service, &mut self.buffer);
+            self.settle(index, token, fate);
+        }
+    }
+
+    fn settle(&mut self, index: usize, token: u64, fate: Fate) {
+        // What a connection made and could not send is its own by now.
+        self.service.out.clear();
+        match fate {
+            Fate::Close => return self.close(index),
+            Fate::Again => self.again.push_back(token),
+            Fate::Ask => self.asking.push_back(token),
+            Fate::Keep => {}
+        }
+        let Some(connection) = self.connections.get_mut(index) else {
+            return;
+        };
+        if fate == Fate::Keep && !connection.registered {
+            if self.poller.add(&*connection, Interest::Connection, token).is_err() {
+                return self.close(index);
+            }
+            connection.registered = true;
+        }
+        if connection.deadline < connection.reminder {
+            connection.reminder = connection.deadline;
+            self.wheel.remind(token, connection.deadline);
+        }
+    }
+
+    /// A reminder came: the deadline has passed, or was put off since.
+    fn remind(&mut self, token: u64) {
+        let now = self.service.clock.now;
+        let Some((index, connection)) = find(&mut self.connections, token) else {
+            return;
+        };
+        if connection.deadline <= now {
+            let fate = connection.time_out(&mut self.service);
+            connection.reminder = u64::MAX;
+            return self.settle(index, token, fate);
+        }
+        if connection.reminder <= now {
+            connection.reminder = connection.deadline;
+            self.wheel.remind(token, connection.deadline);
+        }
+    }
+
+    fn close(&mut self, index: usize) {
+        if let Some(mut connection) = self.connections.try_remove(index) {
+            connection.abandon(&mut self.service);
+        }
+        if self.accept_again.is_some() {
+            self.accept_again = Some(self.service.clock.now);
+        }
+    }
+}
+
+/// The connection that a token means, if it is still there.
+fn find(connections: &mut Slab<Connection>, token: u64) -> Option<(usize, &mut Connection)> {
+    let index = usize::try_from((token & u64::from(u32::MAX)) - FIRST_CONNECTION).ok()?;
+    let connection = connections.get_mut(index)?;
+    (u64::from(connection.serial) == token >> 32).then_some((index, connection))
+}
+
+/// A connection's token: its place, and in the upper half the serial number that tells it from the next in that place.
+fn pack(index: usize, serial: u32) -> u64 {
+    u64::from(serial) << 32 | (u64::try_from(index).unwrap_or(0) + FIRST_CONNECTION)
+}
+
+/// Tokens: the parent's channel, then the listeners, then connections.
+const PARENT: u64 = 0;
+const FIRST_CONNECTION: u64 = 512;
+
+/// Bytes taken from a socket at once.
+const BUFFER: usize = 32 * 1024;
+
+/// Descriptors that are neither connections nor files: channels, listeners, roots.
+const RESERVED: usize = 64;
+
+/// How long accepting pauses when descriptors ran out or the limit is reached, unless a connection closes before.
+const ACCEPT_PAUSE_MS: u64 = 100;
+
+/// A shortage is logged at most this often.
+const COMPLAINT_MS: u64 = 1_000;

@@ -1,0 +1,257 @@
+//! Files beneath the document roots: look-ups, and the cache of what was served last.
+//!
+//! An entry stands for what a path of a site led to, its index file included, and is believed for a second; then the
+//! look-up is made again and, where the file is the same, the content kept. Small files are held in memory, large ones
+//! open. A changed file is never served with another's head: head and content are made from one descriptor.
+
+use crate::config::{Site, Symlinks};
+use crate::proto::status::Status;
+use crate::site::plan::Answer;
+use crate::sys::confine::Confined;
+use crate::sys::file::{self, Found, Links, Opened, Root, Stat};
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::rc::Rc;
+
+/// A file as it is served.
+pub(super) struct Served {
+    pub(super) content: Content,
+    pub(super) stat: Stat,
+    /// Strong, with its quotes.
+    pub(super) etag: Vec<u8>,
+    /// Never in the future of the moment it was read (RFC 9110, 8.8.2.1).
+    pub(super) modified: i64,
+    pub(super) content_type: Vec<u8>,
+    /// The head of a whole answer up to, not including, `Connection` and the blank line.
+    pub(super) head: Vec<u8>,
+    /// Where in `head` the date stands.
+    pub(super) date_at: usize,
+}
+
+/// The bytes of a file.
+pub(super) enum Content {
+    Memory(Box<[u8]>),
+    Open(OwnedFd),
+}
+
+impl Served {
+    pub(super) fn length(&self) -> u64 {
+        match &self.content {
+            Content::Memory(bytes) => u64::try_from(bytes.len()).unwrap_or(u64::MAX),
+            Content::Open(_) => self.stat.size,
+        }
+    }
+}
+
+struct Entry {
+    file: Rc<Served>,
+    /// Monotonic milliseconds.
+    validated: u64,
+}
+
+/// The document roots and the cache.
+pub(super) struct Files {
+    roots: Vec<Root>,
+    /// By site, then by the normalised path of the request.
+    cache: Vec<HashMap<Box<[u8]>, Entry>>,
+    entries: usize,
+    entries_max: usize,
+    bytes: usize,
+}
+
+impl Files {
+    /// Opens the document roots, in the order of the sites.
+    ///
+    /// # Errors
+    /// Names the root, with the errno.
+    pub(super) fn open(sites: &[Site], confined: &Confined, rootless: bool, descriptors: usize) -> Result<Files, String> {
+        let mut roots = Vec::new();
+        for site in sites {
+            let path = confined.inside.path(&site.root);
+            let root = Root::open(&path, links(site.symlinks), rootless);
+            roots.push(root.map_err(|fault| format!("root \"{}\": {fault}", site.root.display()))?);
+        }
+        let cache = sites.iter().map(|_| HashMap::new()).collect();
+        Ok(Files {
+            roots,
+            cache,
+            entries: 0,
+            entries_max: descriptors.min(ENTRIES_MAX),
+            bytes: 0,
+        })
+    }
+
+    /// Whether this process may look into the root of a site.
+    pub(super) fn enter(&self, site: usize) -> io::Result<()> {
+        self.roots.get(site).map_or(Ok(()), Root::enter)
+    }
+
+    /// What a path was found to lead to within the last second.
+    pub(super) fn fresh(&self, site: usize, path: &[u8], now: u64) -> Option<&Rc<Served>> {
+        let entry = self.cache.get(site)?.get(path)?;
+        (now.saturating_sub(entry.validated) < FRESH_MS).then_some(&entry.file)
+    }
+
+    /// The same file as it was served under this path before, if it has not changed since.
+    pub(super) fn unchanged(&mut self, site: usize, path: &[u8], stat: &Stat, now: u64) -> Option<Rc<Served>> {
+        let entry = self.cache.get_mut(site)?.get_mut(path)?;
+        if entry.file.stat != *stat {
+            return None;
+        }
+        entry.validated = now;
+        Some(Rc::clone(&entry.file))
+    }
+
+    /// Remembers what a path led to.
+    pub(super) fn remember(&mut self, site: usize, path: &[u8], file: &Rc<Served>, now: u64) {
+        self.forget(site, path);
+        let size = file.memory();
+        if self.entries >= self.entries_max || self.bytes + size > BYTES_MAX {
+            self.make_room(now);
+        }
+        if let Some(cache) = self.cache.get_mut(site) {
+            cache.insert(
+                path.into(),
+                Entry {
+                    file: Rc::clone(file),
+                    validated: now,
+                },
+            );
+            self.entries += 1;
+            self.bytes += size;
+        }
+    }
+
+    /// Forgets what a path led to.
+    pub(super) fn forget(&mut self, site: usize, path: &[u8]) {
+        if let Some(entry) = self.cache.get_mut(site).and_then(|cache| cache.remove(path)) {
+            self.entries -= 1;
+            self.bytes -= entry.file.memory();
+        }
+    }
+
+    /// Drops what was not asked for lately; where that is not enough, everything: what is in use comes back at once.
+    fn make_room(&mut self, now: u64) {
+        const LATELY_MS: u64 = 10_000;
+        self.retain(|entry| now.saturating_sub(entry.validated) < LATELY_MS);
+        if self.entries >= self.entries_max / 2 || self.bytes > BYTES_MAX / 2 {
+            self.retain(|_| false);
+        }
+    }
+
+    fn retain(&mut self, keep: impl Fn(&Entry) -> bool) {
+        let (entries, bytes) = (&mut self.entries, &mut self.bytes);
+        for cache in &mut self.cache {
+            cache.retain(|_, entry| {
+                let kept = keep(entry);
+                if !kept {
+                    *entries -= 1;
+                    *bytes -= entry.file.memory();
+                }
+                kept
+            });
+        }
+    }
+
+    /// Looks up a path of a site; what could not be opened comes with a text for the error log.
+    pub(super) fn find(&self, site: usize, path: &[u8]) -> (Answer<Opened>, Option<String>) {
+        let Some(root) = self.roots.get(site) else {
+            return (Answer::Missing, None);
+        };
+        match root.find(path) {
+            Found::File(opened) => (Answer::File(opened), None),
+            Found::Directory => (Answer::Directory, None),
+            Found::Missing => (Answer::Missing, None),
+            Found::Denied => (
+                Answer::Denied,
+                Some(format!("{}: permission denied", quoted(root.refusing_component(path)))),
+            ),
+            Found::NotRegular => (Answer::NotRegular, Some(format!("{}: not a regular file", quoted(path)))),
+            Found::Busy => (
+                Answer::Busy,
+                Some(format!("{}: renamed again and again while it was looked up", quoted(path))),
+            ),
+            Found::Failed(errno) => (
+                if is_shortage(&errno) { Answer::Busy } else { Answer::Failed },
+                Some(format!("{}: {errno}", quoted(path))),
+            ),
+        }
+    }
+
+    /// The entries of a directory.
+    ///
+    /// # Errors
+    /// The status to answer and a text for the error log.
+    pub(super) fn list(&self, site: usize, path: &[u8]) -> Result<(Vec<file::DirectoryEntry>, bool), (Status, String)> {
+        let Some(root) = self.roots.get(site) else {
+            return Ok((Vec::new(), false));
+        };
+        root.list(path, LISTING_MAX).map_err(|fault| {
+            let denied = fault.kind() == io::ErrorKind::PermissionDenied;
+            let status = if denied { Status::FORBIDDEN } else { Status::INTERNAL_SERVER_ERROR };
+            (status, format!("list {}: {fault}", quoted(path)))
+        })
+    }
+}
+
+impl Served {
+    fn memory(&self) -> usize {
+        let content = match &self.content {
+            Content::Memory(bytes) => bytes.len(),
+            Content::Open(_) => 0,
+        };
+        content + self.head.len() + self.etag.len() + self.content_type.len() + OVERHEAD
+    }
+}
+
+/// Reads a file that was opened, if it is small enough for memory.
+///
+/// # Errors
+/// The errno of pread(2).
+pub(super) fn content(opened: Opened) -> io::Result<Content> {
+    match usize::try_from(opened.stat.size) {
+        Ok(size) if size <= MEMORY_MAX => Ok(Content::Memory(file::read(&opened.file, size)?.into_boxed_slice())),
+        _ => Ok(Content::Open(opened.file)),
+    }
+}
+
+fn links(symlinks: Symlinks) -> Links {
+    match symlinks {
+        Symlinks::Never => Links::Never,
+        Symlinks::Owner => Links::SameOwner,
+        Symlinks::Inside => Links::Inside,
+        Symlinks::Any => Links::Any,
+    }
+}
+
+/// Descriptors or memory ran out: not the file's fault, and over soon.
+fn is_shortage(fault: &io::Error) -> bool {
+    const ENOMEM: i32 = 12;
+    const ENFILE: i32 = 23;
+    const EMFILE: i32 = 24;
+    matches!(fault.raw_os_error(), Some(ENOMEM | ENFILE | EMFILE))
+}
+
+fn quoted(path: &[u8]) -> String {
+    use std::os::unix::ffi::OsStrExt;
+    let path = Path::new(std::ffi::OsStr::from_bytes(path));
+    format!("open \"{}\"", path.display())
+}
+
+/// How long a look-up is believed.
+const FRESH_MS: u64 = 1_000;
+
+/// Largest file held in memory.
+const MEMORY_MAX: usize = 64 * 1024;
+
+/// Bytes of all files held in memory, and number of entries, which hold a descriptor each where the file is larger.
+const BYTES_MAX: usize = 32 * 1024 * 1024;
+const ENTRIES_MAX: usize = 16_384;
+
+/// About what an entry costs beside its content.
+const OVERHEAD: usize = 400;
+
+/// Entries of a listing; the page says when there are more.
+const LISTING_MAX: usize = 20_000;
