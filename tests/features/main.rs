@@ -1,1 +1,13 @@
-//! (under construction)
+//! Black-box tests of the program: one file per feature, each named as a person who uses the server would name it. The
+//! ids in comments and tables (`F01`, `P07`, …) are those of the cases the server is built against; see SECURITY.md.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::disallowed_methods,
+    reason = "a test ends by panicking, and starts processes, opens files and dials as any user of the machine would"
+)]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod static_files;
