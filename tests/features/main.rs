@@ -10,4 +10,9 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod conditional;
+mod keep_alive;
+mod listing;
+mod options_and_methods;
+mod range;
 mod static_files;
