@@ -11,8 +11,14 @@
 mod support;
 
 mod conditional;
+mod framing;
+mod hidden;
+mod hosts;
 mod keep_alive;
 mod listing;
 mod options_and_methods;
+mod paths;
 mod range;
+mod special_files;
 mod static_files;
+mod symlinks;
