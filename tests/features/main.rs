@@ -10,15 +10,22 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod access_log;
 mod conditional;
+mod configuration;
+mod error_log;
+mod faults;
 mod framing;
 mod hidden;
 mod hosts;
 mod keep_alive;
+mod limits;
 mod listing;
+mod non_root;
 mod options_and_methods;
 mod paths;
 mod range;
 mod special_files;
+mod start;
 mod static_files;
 mod symlinks;
