@@ -7,7 +7,7 @@ use nix::sys::signal::Signal;
 const USER: u32 = 4242;
 
 fn served(root: &Root) -> Server {
-    Launch::new().as_user(USER).serve(&root.path())
+    Launch::new().user(USER).serve(&root.path())
 }
 
 fn user() -> u32 {
@@ -83,7 +83,7 @@ fn a_dead_worker_is_replaced_and_the_end_is_clean() {
 fn an_ordinary_user_runs_a_configuration() {
     let root = Root::with_index();
     let server = Launch::new()
-        .as_user(USER)
+        .user(USER)
         .run(&Configuration::of(&root.path()).server("listen = [\"127.0.0.1:0\"]"));
     server.get("/").must_be(&[200]);
     assert_eq!(server.wait_for_lines("access.log", 1).len(), 1);
@@ -116,7 +116,7 @@ fn a_port_that_needs_privilege_is_refused_and_named() {
     }
     let root = Root::with_index();
     let ended = Launch::new()
-        .as_user(USER)
+        .user(USER)
         .to_end(&["serve".into(), root.path().into(), "--listen".into(), "127.0.0.1:81".into()]);
     assert_eq!(ended.code, Some(1), "{ended:?}");
     assert!(ended.stderr.contains("127.0.0.1:81"), "{}", ended.stderr);

@@ -41,7 +41,7 @@ impl Launch {
     }
 
     /// As the ordinary user `uid`, who owns the directory of configuration and logs. Changes nothing when the tests do not run as root.
-    pub(crate) fn as_user(mut self, uid: u32) -> Self {
+    pub(crate) fn user(mut self, uid: u32) -> Self {
         if super::is_root() {
             self.user = Some(uid);
             std::os::unix::fs::chown(self.home.path(), Some(uid), Some(uid)).unwrap();
