@@ -378,7 +378,7 @@ fn bodies() -> Vec<Case> {
         ),
         case(
             "F44 NUL behind a request",
-            [get(""), b"\0".to_vec()].concat(),
+            [get(""), [b"\0".as_slice(), &get("")].concat()].concat(),
             Answers(&[("GET", &[200]), ("GET", &[400])]),
         ),
         case(

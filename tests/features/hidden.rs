@@ -62,12 +62,3 @@ fn the_list_is_the_sites() {
     none.get("/a.inc").must_be(&[200]);
     none.get("/x~").must_be(&[200]);
 }
-
-#[test]
-fn an_index_that_is_hidden_is_not_served() {
-    let root = Root::new();
-    root.file(".index.html", "hidden");
-    root.file("sub/a.txt", "a");
-    let server = Server::run(&Configuration::new().site(&root.path(), "name = [\"\"]\nindex = [\".index.html\"]"));
-    server.get("/").must_be(&[403, 404]);
-}

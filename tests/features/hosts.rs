@@ -90,14 +90,21 @@ fn every_request_of_a_connection_selects_for_itself() {
 }
 
 #[test]
-fn without_a_default_site_an_unknown_host_shows_nothing() {
+fn without_a_default_site_the_first_one_answers() {
     let root = Root::new();
     root.file("a/index.html", "a");
-    let server = Server::run(&Configuration::new().site(&root.at("a"), "name = [\"a.test\"]"));
-    let response = server
-        .exchange("GET / HTTP/1.1\r\nHost: other\r\nConnection: close\r\n\r\n", "GET")
-        .must_be(&[404, 421]);
-    assert_ne!(response.text(), "a");
+    root.file("b/index.html", "b");
+    let server = Server::run(
+        &Configuration::new()
+            .site(&root.at("a"), "name = [\"a.test\"]")
+            .site(&root.at("b"), "name = [\"b.test\"]"),
+    );
+    for (host, right) in [("other", "a"), ("b.test", "b"), ("a.test", "a")] {
+        let response = server
+            .exchange(format!("GET / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"), "GET")
+            .must_be(&[200]);
+        assert_eq!(response.text(), right, "Host: {host}");
+    }
 }
 
 #[test]

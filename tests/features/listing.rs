@@ -142,13 +142,13 @@ fn sizes_over_four_gib_are_right() {
 #[test]
 fn names_are_sorted_and_hidden_ones_left_out() {
     let root = Root::new();
-    for name in ["b.txt", "a.txt", "c.txt", ".secret", "x~", "old.bak", "#auto#"] {
+    for name in ["b.txt", "a.txt", "c.txt", ".secret", "x~", "old.bak", "#draft#"] {
         root.file(name, name);
     }
     root.directory(".git");
     let server = listed(&root);
     let text = server.get("/").must_be(&[200]).text();
-    for hidden in [".secret", ".git", "x~", "old.bak", "auto"] {
+    for hidden in [".secret", ".git", "x~", "old.bak", "draft"] {
         assert!(!text.contains(hidden), "{hidden} in {text}");
     }
     let at = |name: &str| text.find(name).unwrap_or_else(|| panic!("no {name} in {text}"));
