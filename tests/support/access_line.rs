@@ -63,3 +63,30 @@ fn quoted(text: &str) -> Option<(&str, &str)> {
     }
     None
 }
+
+#[cfg(test)]
+mod tests {
+    use super::AccessLine;
+
+    #[test]
+    fn only_combined_lines_are_read() {
+        let line = r#"127.0.0.1 - - [30/Nov/2026:09:56:00 +0000] "GET /\x22 HTTP/1.1" 200 12 "-" "a \"b\" \\""#;
+        let read = AccessLine::parse(line.as_bytes()).unwrap();
+        assert_eq!(
+            (read.request.as_str(), read.status, read.bytes, read.agent.as_str()),
+            (r"GET /\x22 HTTP/1.1", 200, 12, r#"a \"b\" \\"#)
+        );
+        for (from, to) in [
+            ("127.0.0.1", "host"),
+            (" 200 ", " 2000 "),
+            ("\"-\" ", "- "),
+            ("[30/", "[2030/"),
+            ("GET", "G\tT"),
+            (" 12 ", " x "),
+        ] {
+            assert_eq!(AccessLine::parse(line.replace(from, to).as_bytes()), None, "{from} as {to}");
+        }
+        assert_eq!(AccessLine::parse(b"anchorite: ready"), None);
+        assert_eq!(AccessLine::parse(format!("{line} more").as_bytes()), None);
+    }
+}

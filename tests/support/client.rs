@@ -318,3 +318,74 @@ fn parse_head(head: &[u8]) -> Result<Response, String> {
         body: Vec::new(),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DATE: &str = "Date: Sun, 06 Nov 1994 08:49:37 GMT\r\n";
+
+    /// Serves `bytes` to one client and returns what it makes of them as the answer to `method`.
+    fn read(method: &str, bytes: &[u8]) -> Result<Response, String> {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut client = Client::connect(listener.local_addr().unwrap());
+        let (mut peer, _) = listener.accept().unwrap();
+        peer.write_all(bytes).unwrap();
+        drop(peer);
+        client.try_response(method)
+    }
+
+    #[test]
+    fn right_responses_are_read() {
+        let with = |rest: &str| format!("HTTP/1.1 200 OK\r\n{DATE}{rest}").into_bytes();
+        assert_eq!(read("GET", &with("Content-Length: 2\r\n\r\nhi")).unwrap().body, b"hi");
+        assert_eq!(
+            read("GET", &with("Transfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n"))
+                .unwrap()
+                .body,
+            b"hi"
+        );
+        assert_eq!(read("HEAD", &with("Content-Length: 2\r\n\r\n")).unwrap().body, b"");
+        assert_eq!(
+            read(
+                "GET",
+                &[b"HTTP/1.1 100 Continue\r\n\r\n".to_vec(), with("Content-Length: 0\r\n\r\n")].concat()
+            )
+            .unwrap()
+            .status,
+            200
+        );
+        assert_eq!(
+            read("GET", format!("HTTP/1.1 204 No Content\r\n{DATE}\r\n").as_bytes())
+                .unwrap()
+                .status,
+            204
+        );
+    }
+
+    #[test]
+    fn malformed_responses_are_refused() {
+        for bytes in [
+            format!("HTTP/1.0 200 OK\r\n{DATE}Content-Length: 0\r\n\r\n"),
+            format!("HTTP/1.1 200\r\n{DATE}Content-Length: 0\r\n\r\n"),
+            format!("HTTP/1.1 20 OK\r\n{DATE}Content-Length: 0\r\n\r\n"),
+            format!("HTTP/1.1 200 OK\n{DATE}Content-Length: 0\r\n\r\n"),
+            "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n".to_owned(),
+            "HTTP/1.1 200 OK\r\nDate: today\r\nContent-Length: 0\r\n\r\n".to_owned(),
+            format!("HTTP/1.1 200 OK\r\n{DATE}\r\n"),
+            format!("HTTP/1.1 200 OK\r\n{DATE}Content-Length: 2\r\n\r\nh"),
+            format!("HTTP/1.1 200 OK\r\n{DATE}Content-Length: 0\r\nContent-Length: 0\r\n\r\n"),
+            format!("HTTP/1.1 200 OK\r\n{DATE}Content-Length: +0\r\n\r\n"),
+            format!("HTTP/1.1 200 OK\r\n{DATE}Content-Length: 0\r\nTransfer-Encoding: chunked\r\n\r\n"),
+            format!("HTTP/1.1 200 OK\r\n{DATE}Bad Name: x\r\nContent-Length: 0\r\n\r\n"),
+            format!("HTTP/1.1 200 OK\r\n{DATE}X: a\0b\r\nContent-Length: 0\r\n\r\n"),
+            format!("HTTP/1.1 200 OK\r\n{DATE}nocolon\r\nContent-Length: 0\r\n\r\n"),
+            format!("HTTP/1.1 204 No Content\r\n{DATE}Content-Length: 0\r\n\r\n"),
+            format!("HTTP/1.1 200 OK\r\n{DATE}Transfer-Encoding: chunked\r\n\r\n2\r\nhi0\r\n\r\n"),
+            "garbage".to_owned(),
+            String::new(),
+        ] {
+            assert!(read("GET", bytes.as_bytes()).is_err(), "{bytes:?}");
+        }
+    }
+}

@@ -356,6 +356,7 @@ impl Server {
     /// Checks what holds after every case: the same workers as before, and an answer on a new connection.
     #[track_caller]
     pub(crate) fn must_be_well(&self, workers: &[i32], context: &str) {
+        assert!(!workers.is_empty(), "no workers: {:?}", self.processes());
         assert_eq!(self.workers(), workers, "workers changed: {context}");
         let mut client = self.connect();
         client.send(request("GET", "/", &["Connection: close"]));
