@@ -29,3 +29,33 @@ impl Role {
         Role::ALL.into_iter().find(|role| role.name() == name)
     }
 }
+
+/// A layer of confinement that a kernel may lack and that `jail.allow_missing` may name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Layer {
+    Landlock,
+    Seccomp,
+    Namespaces,
+}
+
+impl Layer {
+    pub const ALL: [Layer; 3] = [Layer::Landlock, Layer::Seccomp, Layer::Namespaces];
+
+    /// Its name in `jail.allow_missing` and in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Layer::Landlock => "landlock",
+            Layer::Seccomp => "seccomp",
+            Layer::Namespaces => "namespaces",
+        }
+    }
+
+    /// The kernel that brings it.
+    pub const fn since(self) -> &'static str {
+        match self {
+            Layer::Landlock => "Linux 5.13, with CONFIG_SECURITY_LANDLOCK and \"landlock\" among the active LSMs",
+            Layer::Seccomp => "Linux 3.17, with CONFIG_SECCOMP_FILTER",
+            Layer::Namespaces => "Linux 5.12, with namespaces that this user may make (mount_setattr is the newest part)",
+        }
+    }
+}

@@ -1,2 +1,6 @@
-//! (under construction)
+//! The brokers: one file per small confined process that does one thing for the workers. None may use `proto`, `site` or
+//! `worker`: what a client sent has no meaning here.
+
 #![forbid(unsafe_code)]
+
+pub mod log;

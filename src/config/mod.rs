@@ -6,9 +6,24 @@
 
 #![forbid(unsafe_code)]
 
+mod diagnostic;
+mod document;
+mod jail;
+mod limits;
+mod log;
+mod names;
+mod paths;
+mod quantity;
+mod read;
+mod server;
+mod site;
 mod slice;
 
-pub use slice::{LogSlice, WorkerSlice};
+pub use diagnostic::{Diagnostic, Diagnostics, Place};
+pub use crate::role::Layer;
+pub use names::known_keys;
+pub use read::{load, parse, serve};
+pub use slice::{LogSlice, SliceError, WorkerSlice, decode, encode};
 
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
@@ -31,6 +46,7 @@ pub struct Config {
 pub struct Server {
     /// The user that confined roles run as; `None` (only for `anchorite serve`): `anchorite` if it exists, else an unused id.
     pub user: Option<String>,
+    /// `None`: the primary group of `user`.
     pub group: Option<String>,
     /// Number of workers; 0: one per CPU this process may use.
     pub workers: u16,
@@ -54,15 +70,7 @@ pub enum JailMode {
     /// A private read-only tree that holds only what is served.
     Mount,
     /// chroot(2) into this directory; every document root lies beneath it.
-    Chroot(PathBuf),
-}
-
-/// A layer of confinement that a kernel may lack.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Layer {
-    Landlock,
-    Seccomp,
-    Namespaces,
+    Chroot(#[serde(with = "slice::path_bytes")] PathBuf),
 }
 
 /// `[log]`
@@ -124,6 +132,7 @@ pub struct Site {
     /// Lower case, without a trailing dot: exact, `*.example.org`, or empty for requests that match none.
     pub name: Vec<String>,
     /// Absolute; resolved from the configuration file's directory when written as a relative path.
+    #[serde(with = "slice::path_bytes")]
     pub root: PathBuf,
     pub index: Vec<String>,
     pub listing: bool,

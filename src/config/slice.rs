@@ -2,8 +2,10 @@
 //!
 //! The parent encodes a slice into a sealed memory file that the role inherits; the role decodes it before it is confined.
 
-use super::{Level, Limits, Site};
+use super::{Config, Level, Limits, LogTarget, Site};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use std::fmt;
 
 /// What a worker needs to know of the configuration.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -20,4 +22,125 @@ pub struct WorkerSlice {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LogSlice {
     pub level: Level,
+}
+
+/// The bytes are not a slice as this version writes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SliceError {
+    Malformed(postcard::Error),
+    /// Bytes after the end of the slice.
+    Trailing(usize),
+}
+
+impl Config {
+    /// What a worker is told.
+    pub fn worker_slice(&self) -> WorkerSlice {
+        WorkerSlice {
+            sites: self.sites.clone(),
+            limits: self.limits.clone(),
+            server_header: self.server.server_header.clone(),
+            level: self.log.level,
+            access_log: self.log.access != LogTarget::Off,
+        }
+    }
+
+    /// What `log` is told.
+    pub fn log_slice(&self) -> LogSlice {
+        LogSlice { level: self.log.level }
+    }
+}
+
+/// A slice as bytes.
+pub fn encode<T: Serialize>(slice: &T) -> Vec<u8> {
+    postcard::to_stdvec(slice).expect("memory grows as needed, lengths are known and paths are written as bytes")
+}
+
+/// A slice from all of the bytes.
+pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, SliceError> {
+    match postcard::take_from_bytes(bytes) {
+        Ok((slice, [])) => Ok(slice),
+        Ok((_, rest)) => Err(SliceError::Trailing(rest.len())),
+        Err(error) => Err(SliceError::Malformed(error)),
+    }
+}
+
+impl fmt::Display for SliceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SliceError::Malformed(error) => write!(f, "malformed slice of the configuration: {error}"),
+            SliceError::Trailing(count) => write!(f, "{count} bytes after the slice of the configuration"),
+        }
+    }
+}
+
+impl std::error::Error for SliceError {}
+
+/// A path as bytes: serde's own way refuses one that is not UTF-8, and the kernel has such paths.
+pub(super) mod path_bytes {
+    use serde::{Deserialize, Deserializer, Serializer};
+    use std::ffi::OsString;
+    use std::os::unix::ffi::{OsStrExt, OsStringExt};
+    use std::path::{Path, PathBuf};
+
+    pub(in crate::config) fn serialize<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_bytes(path.as_os_str().as_bytes())
+    }
+
+    pub(in crate::config) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<PathBuf, D::Error> {
+        let bytes = Vec::<u8>::deserialize(deserializer)?;
+        Ok(PathBuf::from(OsString::from_vec(bytes)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{JailMode, parse, serve};
+    use super::*;
+    use std::ffi::OsString;
+    use std::os::unix::ffi::OsStringExt;
+    use std::path::{Path, PathBuf};
+
+    fn config() -> Config {
+        serve(
+            PathBuf::from(OsString::from_vec(b"/srv/\xff\xfe".to_vec())),
+            "127.0.0.1:8080".parse().unwrap(),
+        )
+    }
+
+    #[test]
+    fn a_slice_survives_its_bytes_even_with_a_path_that_is_not_utf_8() {
+        let slice = config().worker_slice();
+        assert_eq!(decode::<WorkerSlice>(&encode(&slice)), Ok(slice));
+        let slice = config().log_slice();
+        assert_eq!(decode::<LogSlice>(&encode(&slice)), Ok(slice));
+        let mode = JailMode::Chroot(PathBuf::from(OsString::from_vec(b"/\xff".to_vec())));
+        assert_eq!(decode::<JailMode>(&encode(&mode)), Ok(mode));
+    }
+
+    #[test]
+    fn a_byte_too_many_or_too_few_is_refused() {
+        let bytes = encode(&config().worker_slice());
+        let mut longer = bytes.clone();
+        longer.push(0);
+        assert_eq!(decode::<WorkerSlice>(&longer), Err(SliceError::Trailing(1)));
+        for length in 0..bytes.len() {
+            let error = decode::<WorkerSlice>(&bytes[..length]).unwrap_err();
+            assert!(matches!(error, SliceError::Malformed(_)), "{length}: {error}");
+        }
+    }
+
+    #[test]
+    fn the_slices_hold_what_the_configuration_says() {
+        let text = "[server]\nserver_header = \"x\"\n[log]\naccess = \"off\"\nlevel = \"debug\"\n[[site]]\nroot = \"/srv\"\n";
+        let config = parse(text, Path::new("/f.toml")).unwrap();
+        let slice = config.worker_slice();
+        assert_eq!(slice.sites, config.sites);
+        assert_eq!(slice.limits, config.limits);
+        assert_eq!(
+            (slice.server_header.as_str(), slice.level, slice.access_log),
+            ("x", Level::Debug, false)
+        );
+        assert_eq!(config.log_slice().level, Level::Debug);
+        assert!(self::config().worker_slice().access_log);
+    }
 }

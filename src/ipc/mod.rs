@@ -1,2 +1,15 @@
-//! (under construction)
+//! Channels between processes, and every message that may pass over them.
+//!
+//! One SOCK_SEQPACKET pair per pair of processes, one message a packet. Messages are small and dull: a tag, then fields of
+//! fixed size; integers that index what the parent configured; byte strings only as log lines, printable and capped. Never
+//! a path or an address. A malformed, oversized or unexpected message ends its sender: the receiver closes the channel and
+//! says so, the parent kills.
+
 #![forbid(unsafe_code)]
+
+pub mod birth;
+mod channel;
+pub mod lines;
+pub mod messages;
+
+pub use channel::{Channel, Received};

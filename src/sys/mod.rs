@@ -1,1 +1,27 @@
-//! (under construction)
+//! THE FENCE: the only room with `unsafe` and with the crates that make system calls (`nix`, `caps`, `landlock`).
+//!
+//! Everything above asks this room for what the kernel must do, in safe types: owned descriptors, `io::Result`,
+//! tokens. Each file names the manual pages it stands on. A system call that a confined role makes after
+//! [`confine::enter`] must stand in that role's seccomp file with its reason.
+
+#![expect(unsafe_code, reason = "this is the fence: system calls without a safe wrapper in nix are made here, each with its argument why it is sound")]
+
+pub mod clock;
+pub mod confine;
+pub mod epoll;
+pub mod file;
+pub mod jail;
+pub mod landlock;
+pub mod log_file;
+pub mod memory;
+pub mod panic;
+pub mod policy;
+mod prctl;
+pub mod privilege;
+pub mod proc;
+pub mod process;
+pub mod proof;
+pub mod seccomp;
+pub mod signal;
+pub mod socket;
+pub mod title;

@@ -1,0 +1,195 @@
+//! `[log]`: read and checked. Does no I/O.
+
+use super::diagnostic::{Faults, quoted};
+use super::document::{Item, Table, Text};
+use super::{Level, Log, LogTarget, paths};
+use std::path::Path;
+
+pub(super) fn read(table: &Table<'_>, base: &Path, faults: &mut Faults<'_>) -> Log {
+    let mut log = default();
+    if let Some(text) = table.item("access").and_then(|item| item.text(ACCESS_EXPECTED, faults)) {
+        log.access = read_target(&text, base, ACCESS_EXPECTED, faults).unwrap_or(log.access);
+    }
+    if let Some(text) = table.item("error").and_then(|item| item.text(ERROR_EXPECTED, faults)) {
+        if text.value == "off" {
+            faults.report(
+                text.at.clone(),
+                "\"error\" in [log] may not be \"off\"",
+                format!("expected {ERROR_EXPECTED}"),
+            );
+        } else {
+            log.error = read_target(&text, base, ERROR_EXPECTED, faults).unwrap_or(log.error);
+        }
+    }
+    if let Some(level) = table.item("level").and_then(|item| item.choice(&LEVELS, faults)) {
+        log.level = level;
+    }
+    if let Some(item) = table.item("format") {
+        read_format(&item, faults);
+    }
+    log
+}
+
+pub(super) fn default() -> Log {
+    let target = |name: &str| LogTarget::File(Path::new(LOG_DIRECTORY).join(name));
+    Log {
+        access: target("access.log"),
+        error: target("error.log"),
+        level: Level::Notice,
+    }
+}
+
+fn read_target(text: &Text<'_>, base: &Path, expected: &str, faults: &mut Faults<'_>) -> Option<LogTarget> {
+    match text.value {
+        "stderr" => Some(LogTarget::Stderr),
+        "off" => Some(LogTarget::Off),
+        "syslog" => {
+            faults.report(
+                text.at.clone(),
+                "\"syslog\" is not supported by this version",
+                format!("expected {expected}"),
+            );
+            None
+        }
+        // A bare word is rather a mistaken "stderr" than a file of that name beside the configuration.
+        word if !word.is_empty() && !word.contains(['/', '.']) => {
+            faults.report(
+                text.at.clone(),
+                format!("{} is not a place for a log", quoted(word)),
+                format!("expected {expected}"),
+            );
+            None
+        }
+        path if !path.is_empty() && matches!(path.rsplit('/').next(), Some("" | "." | "..")) => {
+            faults.report(
+                text.at.clone(),
+                format!("{} is a directory", quoted(path)),
+                format!("expected {expected}"),
+            );
+            None
+        }
+        _ => paths::directory(text, base, faults).map(LogTarget::File),
+    }
+}
+
+fn read_format(item: &Item<'_>, faults: &mut Faults<'_>) {
+    let Some(text) = item.text("\"combined\"", faults) else { return };
+    if text.value != "combined" {
+        item.report(
+            format!("{} is not supported by this version", quoted(text.value)),
+            "expected \"combined\"",
+            faults,
+        );
+    }
+}
+
+const LOG_DIRECTORY: &str = "/var/log/anchorite";
+const LEVELS: [(&str, Level); 5] = [
+    ("error", Level::Error),
+    ("warning", Level::Warning),
+    ("notice", Level::Notice),
+    ("info", Level::Info),
+    ("debug", Level::Debug),
+];
+const ACCESS_EXPECTED: &str = "a path, \"stderr\" or \"off\"";
+const ERROR_EXPECTED: &str = "a path or \"stderr\"";
+
+#[cfg(test)]
+mod tests {
+    use super::super::read::{told, with_a_site};
+    use super::*;
+    use std::path::PathBuf;
+
+    fn said(line: &str) -> Vec<String> {
+        told(&format!("[log]\n{line}\n[[site]]\nroot = \"/srv/www\"\n"))
+    }
+
+    fn file(path: &str) -> LogTarget {
+        LogTarget::File(PathBuf::from(path))
+    }
+
+    #[test]
+    fn the_defaults_are_those_of_the_manual() {
+        let log = with_a_site("").log;
+        assert_eq!(log.access, file("/var/log/anchorite/access.log"));
+        assert_eq!(log.error, file("/var/log/anchorite/error.log"));
+        assert_eq!(log.level, Level::Notice);
+        assert_eq!(with_a_site("[log]\nformat = \"combined\"").log, log);
+    }
+
+    #[test]
+    fn every_key_is_read() {
+        let log = with_a_site("[log]\naccess = \"off\"\nerror = \"stderr\"\nlevel = \"debug\"").log;
+        assert_eq!(
+            (log.access, log.error, log.level),
+            (LogTarget::Off, LogTarget::Stderr, Level::Debug)
+        );
+        let log = with_a_site("[log]\naccess = \"access.log\"\nerror = \"../log/error\"").log;
+        assert_eq!((log.access, log.error), (file("/etc/anchorite/access.log"), file("/etc/log/error")));
+        for (level, _) in LEVELS {
+            assert_eq!(said(&format!("level = \"{level}\"")), [""; 0]);
+        }
+    }
+
+    #[test]
+    fn what_is_no_place_for_a_log_is_refused() {
+        for (line, said_of_it) in [
+            (
+                "access = \"stdout\"",
+                "2:10: \"stdout\" is not a place for a log, expected a path, \"stderr\" or \"off\"",
+            ),
+            (
+                "access = \"syslog\"",
+                "2:10: \"syslog\" is not supported by this version, expected a path, \"stderr\" or \"off\"",
+            ),
+            (
+                "error = \"syslog\"",
+                "2:9: \"syslog\" is not supported by this version, expected a path or \"stderr\"",
+            ),
+            (
+                "error = \"off\"",
+                "2:9: \"error\" in [log] may not be \"off\", expected a path or \"stderr\"",
+            ),
+            (
+                "access = \"/var/log/\"",
+                "2:10: \"/var/log/\" is a directory, expected a path, \"stderr\" or \"off\"",
+            ),
+            (
+                "access = \"..\"",
+                "2:10: \"..\" is a directory, expected a path, \"stderr\" or \"off\"",
+            ),
+            ("access = \"\"", "2:10: \"\" is not a path, expected a path"),
+            (
+                "access = false",
+                "2:10: \"access\" in [log] is a boolean, expected a path, \"stderr\" or \"off\"",
+            ),
+            ("error = 1", "2:9: \"error\" in [log] is an integer, expected a path or \"stderr\""),
+        ] {
+            assert_eq!(said(line), [said_of_it]);
+        }
+    }
+
+    #[test]
+    fn levels_and_formats_are_words_of_a_list() {
+        assert_eq!(
+            said("level = \"notcie\""),
+            ["2:9: \"level\" in [log] is \"notcie\", did you mean \"notice\"?"]
+        );
+        assert_eq!(
+            said("level = \"loud\""),
+            ["2:9: \"level\" in [log] is \"loud\", expected \"error\", \"warning\", \"notice\", \"info\" or \"debug\""]
+        );
+        assert_eq!(
+            said("level = 3"),
+            ["2:9: \"level\" in [log] is an integer, expected \"error\", \"warning\", \"notice\", \"info\" or \"debug\""]
+        );
+        assert_eq!(
+            said("format = \"json\""),
+            ["2:10: \"json\" is not supported by this version, expected \"combined\""]
+        );
+        assert_eq!(
+            said("format = 1"),
+            ["2:10: \"format\" in [log] is an integer, expected \"combined\""]
+        );
+    }
+}

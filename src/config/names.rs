@@ -1,0 +1,288 @@
+//! The names a configuration file may hold, and what is said about one that it may not. Does no I/O.
+//!
+//! This is the one list of keys: a key that is not here cannot be read, and anchorite.toml(5) is compared with it by a test.
+
+use super::diagnostic::quoted;
+
+/// A table: its keys, and the keys that it will have. Those are refused by name, never ignored: a file written for a later version
+/// may rely on them for its safety.
+pub(super) struct Names {
+    pub(super) table: &'static str,
+    /// As it stands in a file.
+    pub(super) label: &'static str,
+    pub(super) keys: &'static [&'static str],
+    pub(super) planned: &'static [&'static str],
+}
+
+/// The tables and keys that a file may hold outside any table.
+pub(super) const FILE: Names = Names {
+    table: "",
+    label: "the file",
+    keys: &["server", "jail", "log", "limits", "site"],
+    planned: &["include", "mime", "tls", "acme", "users", "backend", "auth"],
+};
+
+pub(super) const SERVER: Names = Names {
+    table: "server",
+    label: "[server]",
+    keys: &["user", "group", "workers", "listen", "server_header"],
+    planned: &[
+        "tls_listen",
+        "control_socket",
+        "pid_file",
+        "spool",
+        "spool_max",
+        "proxy_protocol_from",
+        "trusted_proxies",
+    ],
+};
+
+pub(super) const JAIL: Names = Names {
+    table: "jail",
+    label: "[jail]",
+    keys: &["mode", "root", "also", "allow_missing"],
+    planned: &[],
+};
+
+pub(super) const LOG: Names = Names {
+    table: "log",
+    label: "[log]",
+    keys: &["access", "error", "level", "format"],
+    planned: &[],
+};
+
+pub(super) const LIMITS: Names = Names {
+    table: "limits",
+    label: "[limits]",
+    keys: &[
+        "connections",
+        "request_line",
+        "header_bytes",
+        "header_count",
+        "header_timeout",
+        "write_timeout",
+        "keepalive_timeout",
+        "keepalive_requests",
+        "drain_timeout",
+    ],
+    planned: &["connections_per_client", "body", "body_timeout", "min_rate", "requests"],
+};
+
+pub(super) const SITE: Names = Names {
+    table: "site",
+    label: "[[site]]",
+    keys: &["name", "root", "index", "listing", "hidden", "symlinks", "charset"],
+    planned: &[
+        "listen",
+        "tls_listen",
+        "htaccess",
+        "users",
+        "user",
+        "https_redirect",
+        "hsts",
+        "tls",
+        "http2",
+        "compress",
+        "error_pages",
+        "access_log",
+        "rule",
+        "min_version",
+        "key_isolation",
+        "session_tickets",
+        "ticket_keys",
+        "client_ca",
+        "client_auth",
+    ],
+};
+
+/// Every table that this version reads.
+const TABLES: [&Names; 5] = [&SERVER, &JAIL, &LOG, &LIMITS, &SITE];
+
+/// Every key of the configuration file, with the table it stands in.
+pub fn known_keys() -> impl Iterator<Item = (&'static str, &'static str)> {
+    TABLES
+        .into_iter()
+        .flat_map(|names| names.keys.iter().map(|key| (names.table, *key)))
+}
+
+/// What is wrong with a key that `names` does not have, and what to do about it.
+pub(super) fn explain_unknown(names: &Names, key: &str) -> (String, String) {
+    let shown = quoted(key);
+    if names.planned.contains(&key) {
+        let help = belongs(key).map_or(String::new(), |tables| format!("but {tables} has a key of that name"));
+        return (format!("{shown} is not supported by this version"), help);
+    }
+    let what = if names.table.is_empty() {
+        format!("unknown name {shown}")
+    } else {
+        format!("unknown key {shown} in {}", names.label)
+    };
+    let help = if let Some(place) = elsewhere(names, key) {
+        place
+    } else if let Some(name) = nearest(key, names.keys.iter().copied()) {
+        format!("did you mean {}?", quoted(name))
+    } else if let Some(name) = nearest(key, names.planned.iter().copied()) {
+        format!("did you mean {}, which is not supported by this version?", quoted(name))
+    } else {
+        let known: Vec<String> = names.keys.iter().map(|name| as_written(names, name)).collect();
+        format!("known here: {}", known.join(", "))
+    };
+    (what, help)
+}
+
+/// The name among `candidates` that `written` was most likely meant to be: at most two slips of the fingers away, or one the beginning of the other.
+pub(super) fn nearest<'n>(written: &str, candidates: impl Iterator<Item = &'n str>) -> Option<&'n str> {
+    // Distances take time that grows with both lengths; no known name is nearly that long.
+    if written.len() > NEAREST_MAX {
+        return None;
+    }
+    let written = written.to_lowercase();
+    candidates
+        .filter_map(|name| Some((distance(&written, name)?, name)))
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, name)| name)
+}
+
+/// How far a name is from what was written; `None`: too far. A short name allows fewer slips, or every name would be near.
+fn distance(written: &str, name: &str) -> Option<usize> {
+    let slips = strsim::damerau_levenshtein(written, name);
+    let allowed = if name.len() <= 3 { 1 } else { 2 };
+    if slips <= allowed {
+        return Some(slips);
+    }
+    let shorter = written.len().min(name.len());
+    (shorter >= PREFIX_MIN && (written.starts_with(name) || name.starts_with(written))).then_some(allowed + 1)
+}
+
+/// Where a key that stands in the wrong table belongs, when it has one place or a few.
+fn elsewhere(names: &Names, key: &str) -> Option<String> {
+    if FILE.keys.contains(&key) && !names.table.is_empty() {
+        return Some(format!("it is a table of its own: {}", as_written(&FILE, key)));
+    }
+    if let Some(tables) = belongs(key) {
+        return Some(format!("it belongs in {tables}"));
+    }
+    let planned = TABLES.iter().find(|table| table.planned.contains(&key))?;
+    Some(format!("it belongs in {} and is not supported by this version", planned.label))
+}
+
+/// The tables that have a key: `[jail] or [[site]]`.
+fn belongs(key: &str) -> Option<String> {
+    let labels: Vec<&str> = TABLES
+        .iter()
+        .filter(|table| table.keys.contains(&key))
+        .map(|table| table.label)
+        .collect();
+    (!labels.is_empty()).then(|| labels.join(" or "))
+}
+
+/// A name as the file would have it: a table in its brackets, a key in quotes.
+fn as_written(names: &Names, name: &str) -> String {
+    match TABLES.iter().find(|table| table.table == name) {
+        Some(table) if names.table.is_empty() => table.label.to_owned(),
+        _ => quoted(name),
+    }
+}
+
+/// Length in bytes beyond which no nearest name is looked for.
+const NEAREST_MAX: usize = 64;
+/// Bytes that must agree before one name counts as the beginning of another.
+const PREFIX_MIN: usize = 3;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    fn explained(names: &Names, key: &str) -> String {
+        let (what, help) = explain_unknown(names, key);
+        format!("{what}, {help}")
+    }
+
+    #[test]
+    fn a_slip_gives_the_nearest_name() {
+        for (names, written, meant) in [
+            (&SERVER, "lisen", "listen"),
+            (&SERVER, "Listen", "listen"),
+            (&SERVER, "usre", "user"),
+            (&SERVER, "worker", "workers"),
+            (&SERVER, "server_headers", "server_header"),
+            (&SITE, "nmae", "name"),
+            (&SITE, "symlink", "symlinks"),
+            (&LIMITS, "keepalive_time_out", "keepalive_timeout"),
+            (&LIMITS, "conn", "connections"),
+        ] {
+            assert_eq!(
+                explained(names, written),
+                format!("unknown key {written:?} in {}, did you mean {meant:?}?", names.label)
+            );
+        }
+        assert_eq!(explained(&FILE, "sites"), r#"unknown name "sites", did you mean "site"?"#);
+        assert_eq!(explained(&FILE, "sever"), r#"unknown name "sever", did you mean "server"?"#);
+    }
+
+    #[test]
+    fn a_key_of_another_table_is_sent_there() {
+        assert_eq!(
+            explained(&SERVER, "listing"),
+            r#"unknown key "listing" in [server], it belongs in [[site]]"#
+        );
+        assert_eq!(
+            explained(&LOG, "root"),
+            r#"unknown key "root" in [log], it belongs in [jail] or [[site]]"#
+        );
+        assert_eq!(explained(&FILE, "listen"), r#"unknown name "listen", it belongs in [server]"#);
+        assert_eq!(
+            explained(&SITE, "limits"),
+            r#"unknown key "limits" in [[site]], it is a table of its own: [limits]"#
+        );
+        assert_eq!(
+            explained(&SERVER, "hsts"),
+            r#"unknown key "hsts" in [server], it belongs in [[site]] and is not supported by this version"#
+        );
+    }
+
+    #[test]
+    fn what_resembles_nothing_gets_the_list() {
+        assert_eq!(
+            explained(&JAIL, "zzz"),
+            r#"unknown key "zzz" in [jail], known here: "mode", "root", "also", "allow_missing""#
+        );
+        assert_eq!(
+            explained(&FILE, "x"),
+            r#"unknown name "x", known here: [server], [jail], [log], [limits], [[site]]"#
+        );
+        assert!(explained(&JAIL, &"m".repeat(10_000)).len() < 400);
+    }
+
+    #[test]
+    fn what_is_planned_is_refused_by_name() {
+        for names in TABLES.into_iter().chain([&FILE]) {
+            for key in names.planned {
+                assert_eq!(explain_unknown(names, key).0, format!("{key:?} is not supported by this version"));
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_planned_here_and_known_elsewhere_says_so() {
+        assert_eq!(
+            explained(&SITE, "listen"),
+            r#""listen" is not supported by this version, but [server] has a key of that name"#
+        );
+        assert_eq!(explained(&SITE, "hsts"), r#""hsts" is not supported by this version, "#);
+        assert_eq!(
+            explained(&SERVER, "contol_socket"),
+            r#"unknown key "contol_socket" in [server], did you mean "control_socket", which is not supported by this version?"#
+        );
+    }
+
+    #[test]
+    fn no_name_is_listed_twice_and_every_table_is_a_name_of_the_file() {
+        for names in TABLES.into_iter().chain([&FILE]) {
+            let all: Vec<&&str> = names.keys.iter().chain(names.planned).collect();
+            assert_eq!(all.iter().collect::<HashSet<_>>().len(), all.len(), "{}", names.label);
+        }
+        assert_eq!(TABLES.map(|names| names.table).as_slice(), FILE.keys);
+    }
+}

@@ -1,0 +1,97 @@
+//! How a confined role comes to life after exec: it takes the descriptors the parent placed, decodes its slice, enters its
+//! confinement, and in a process that proves the sandbox, tries to get out.
+
+use super::messages::ToParent;
+use super::{Channel, lines};
+use crate::config::{self, Level};
+use crate::role::{Layer, Role};
+use crate::sys::confine::{self, Cell, Confined};
+use crate::sys::{clock, memory, panic, process, proof, socket, title};
+use serde::de::DeserializeOwned;
+use std::os::fd::{AsFd, AsRawFd};
+
+/// A role that is confined and may begin.
+pub struct Born<S> {
+    pub confined: Confined,
+    pub cell: Cell,
+    pub slice: S,
+    pub parent: Channel,
+    /// For roles that write log lines.
+    pub log: Option<Channel>,
+}
+
+/// Descriptor numbers at which the parent places what a role is given.
+pub const PARENT_CHANNEL: i32 = process::FIRST_GIVEN;
+pub const SLICE: i32 = PARENT_CHANNEL + 1;
+pub const LOG_CHANNEL: i32 = SLICE + 1;
+
+/// Brings the role to life. `None`: the process has nothing more to do and must exit with the status.
+///
+/// # Errors
+/// The exit status: 0 after a proof, 1 after a failed start, which the parent has been told of.
+pub fn begin<S: DeserializeOwned>(role: Role) -> Result<Born<S>, u8> {
+    panic::install(|text| lines::error_packet(Level::Error, text));
+    title::set_short(&format!("anchorite-{}", role.name()));
+    let Ok(parent) = socket::inherited(PARENT_CHANNEL).map(Channel::from) else {
+        eprintln!("anchorite: a role is started by the parent, not by hand");
+        return Err(2);
+    };
+    let born = take(role, parent);
+    match born {
+        Ok(born) if born.cell.proof => {
+            let escape = proof::escape(born.cell.parent, &born.confined);
+            let _ = born.parent.send(&ToParent::Proved { missing: mask(&born.confined.missing), escape }, &[]);
+            Err(0)
+        }
+        Ok(born) => Ok(born),
+        Err((parent, why)) => {
+            let _ = parent.send(&ToParent::Failed { why }, &[]);
+            Err(1)
+        }
+    }
+}
+
+/// Reports that the role may be given its work.
+pub fn report_ready<S>(born: &Born<S>) -> std::io::Result<()> {
+    born.parent.send(&ToParent::Ready { missing: mask(&born.confined.missing) }, &[])
+}
+
+/// The layers whose bit is set in a [`ToParent::Ready`].
+pub fn missing(mask: u8) -> impl Iterator<Item = Layer> {
+    Layer::ALL.into_iter().enumerate().filter(move |(bit, _)| mask & (1 << bit) != 0).map(|(_, layer)| layer)
+}
+
+fn mask(layers: &[Layer]) -> u8 {
+    Layer::ALL.iter().enumerate().filter(|(_, layer)| layers.contains(layer)).map(|(bit, _)| 1 << bit).sum()
+}
+
+fn take<S: DeserializeOwned>(role: Role, parent: Channel) -> Result<Born<S>, (Channel, String)> {
+    let outcome = (|| {
+        let slice = socket::inherited(SLICE).and_then(memory::content).map_err(|fault| format!("slice: {fault}"))?;
+        let (cell, slice): (Cell, S) = config::decode(&slice).map_err(|fault| format!("slice: {fault}"))?;
+        if cell.role != role {
+            return Err("slice: it is for another role".to_owned());
+        }
+        let log = if cell.last_descriptor >= LOG_CHANNEL { socket::inherited(LOG_CHANNEL).ok().map(Channel::from) } else { None };
+        if let Some(log) = &log {
+            panic::send_to(log.as_fd().as_raw_fd());
+        }
+        clock::load_zone();
+        let confined = confine::enter(&cell).map_err(|fault| format!("step {}: {}", fault.step, fault.why))?;
+        Ok((confined, cell, slice, log))
+    })();
+    match outcome {
+        Ok((confined, cell, slice, log)) => Ok(Born { confined, cell, slice, parent, log }),
+        Err(why) => Err((parent, why)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn missing_layers_survive_their_mask() {
+        assert_eq!(missing(mask(&[Layer::Namespaces, Layer::Landlock])).collect::<Vec<_>>(), [Layer::Landlock, Layer::Namespaces]);
+    }
+}

@@ -1,0 +1,172 @@
+//! Log lines on their way from a worker to `log`: one packet holds a batch of access lines or one error line.
+//!
+//! Foreign bytes are escaped where a line is made, here; `log` refuses what is not printable, so that a hijacked worker can
+//! write nonsense but neither forge a line break nor drive a terminal.
+
+use crate::config::Level;
+use crate::sys::clock::{self, Local};
+use std::fmt::Write as _;
+
+/// What a packet on a log channel is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lines<'p> {
+    /// Whole lines, each ended by LF.
+    Access(&'p [u8]),
+    /// One line without its end, time and sender: `log` adds those, so that they cannot be forged.
+    Error(Level, &'p [u8]),
+}
+
+/// Longest packet in bytes.
+pub const PACKET_MAX: usize = 32 * 1024;
+
+/// Longest line in bytes, its LF included; what is longer is cut, with a mark.
+pub const LINE_MAX: usize = 4096;
+
+/// The first byte of a packet of access lines.
+pub const ACCESS: u8 = b'A';
+
+impl<'p> Lines<'p> {
+    /// `None`: malformed.
+    pub fn decode(packet: &'p [u8]) -> Option<Lines<'p>> {
+        if packet.len() > PACKET_MAX {
+            return None;
+        }
+        let (tag, text) = packet.split_first()?;
+        match *tag {
+            ACCESS if are_lines(text) => Some(Lines::Access(text)),
+            tag if text.len() < LINE_MAX && is_printable(text) => Some(Lines::Error(level(tag)?, text)),
+            _ => None,
+        }
+    }
+}
+
+/// The packet of an error line.
+pub fn error_packet(level: Level, text: &str) -> Vec<u8> {
+    let mut packet = vec![tag(level)];
+    escape(text.as_bytes(), &mut packet);
+    cut(&mut packet, 0);
+    packet
+}
+
+/// Appends foreign bytes so that they stay on their line and within their quotes: control bytes, quote, backslash and
+/// everything beyond ASCII become `\xHH`.
+pub fn escape(bytes: &[u8], line: &mut Vec<u8>) {
+    const HEX: &[u8; 16] = b"0123456789ABCDEF";
+    let mut rest = bytes;
+    // Most of what comes is plain: copied in runs.
+    while let Some(end) = rest.iter().position(|byte| !is_plain(*byte)) {
+        let (plain, special) = rest.split_at(end);
+        line.extend_from_slice(plain);
+        if let Some((byte, after)) = special.split_first() {
+            let digit = |value: u8| HEX.get(usize::from(value)).copied().unwrap_or(b'0');
+            line.extend_from_slice(&[b'\\', b'x', digit(byte >> 4), digit(byte & 15)]);
+            rest = after;
+        }
+    }
+    line.extend_from_slice(rest);
+}
+
+/// Cuts what was appended since `start` to [`LINE_MAX`], with room for an LF, and marks the cut.
+pub fn cut(line: &mut Vec<u8>, start: usize) {
+    const MARK: &[u8] = b"...";
+    if line.len() - start >= LINE_MAX {
+        line.truncate(start + LINE_MAX - 1 - MARK.len());
+        line.extend_from_slice(MARK);
+    }
+}
+
+/// A whole error line as it stands in the file: time, level, sender, text, LF.
+pub fn error_line(level: Level, sender: &str, text: &[u8]) -> Vec<u8> {
+    let now = clock::local(clock::unix_seconds());
+    let mut line = format!("{} [{}] {sender}: ", timestamp(now), name(level)).into_bytes();
+    line.extend_from_slice(text);
+    line.push(b'\n');
+    line
+}
+
+/// `2026-11-30T10:00:00+01:00` (RFC 3339)
+fn timestamp(now: Local) -> String {
+    let mut text = String::with_capacity(25);
+    let Local { year, month, day, hour, minute, second, offset_minutes } = now;
+    let (sign, offset) = if offset_minutes < 0 { ('-', -offset_minutes) } else { ('+', offset_minutes) };
+    let _ = write!(text, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}{sign}{:02}:{:02}", offset / 60, offset % 60);
+    text
+}
+
+fn are_lines(text: &[u8]) -> bool {
+    let whole = text.is_empty() || text.ends_with(b"\n");
+    whole && text.split_inclusive(|byte| *byte == b'\n').all(|line| line.len() <= LINE_MAX && is_printable(line.strip_suffix(b"\n").unwrap_or(line)))
+}
+
+fn is_printable(text: &[u8]) -> bool {
+    text.iter().all(|byte| matches!(byte, b' '..=b'~'))
+}
+
+fn is_plain(byte: u8) -> bool {
+    matches!(byte, b' '..=b'~') && byte != b'"' && byte != b'\\'
+}
+
+fn tag(level: Level) -> u8 {
+    match level {
+        Level::Error => b'e',
+        Level::Warning => b'w',
+        Level::Notice => b'n',
+        Level::Info => b'i',
+        Level::Debug => b'd',
+    }
+}
+
+fn level(tag: u8) -> Option<Level> {
+    [Level::Error, Level::Warning, Level::Notice, Level::Info, Level::Debug].into_iter().find(|level| self::tag(*level) == tag)
+}
+
+fn name(level: Level) -> &'static str {
+    match level {
+        Level::Error => "error",
+        Level::Warning => "warning",
+        Level::Notice => "notice",
+        Level::Info => "info",
+        Level::Debug => "debug",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn l01_foreign_bytes_stay_on_their_line() {
+        let mut line = Vec::new();
+        escape(b"a\r\nb\x1b[31m\"\\\x7f\xc3\xa9 z", &mut line);
+        assert_eq!(line, br#"a\x0D\x0Ab\x1B[31m\x22\x5C\x7F\xC3\xA9 z"#);
+    }
+
+    #[test]
+    fn k15_what_is_not_printable_is_malformed() {
+        assert!(Lines::decode(b"Aok\nfine\n").is_some());
+        assert!(Lines::decode(b"A").is_some());
+        for packet in [b"Ano end".as_slice(), b"A\x1b[0m\n", b"A\xc3\n", b"A\0\n", b"", b"x", b"e\n", b"ebad\tline"] {
+            assert_eq!(Lines::decode(packet), None, "{packet:?}");
+        }
+        assert_eq!(Lines::decode(b"wlow"), Some(Lines::Error(Level::Warning, b"low")));
+    }
+
+    #[test]
+    fn l03_a_line_is_cut_at_the_limit_and_not_one_before() {
+        for (length, cut_off) in [(LINE_MAX - 2, false), (LINE_MAX - 1, true), (65536, true)] {
+            let packet = error_packet(Level::Error, &"x".repeat(length));
+            assert_eq!(packet.ends_with(b"..."), cut_off, "{length}");
+            assert!(Lines::decode(&packet).is_some());
+        }
+        let mut line = b"A".to_vec();
+        line.extend(vec![b'x'; LINE_MAX]);
+        line.push(b'\n');
+        assert_eq!(Lines::decode(&line), None, "a line one too long");
+    }
+
+    #[test]
+    fn timestamps_have_the_form_of_rfc_3339() {
+        let moment = Local { year: 2026, month: 1, day: 2, hour: 3, minute: 4, second: 5, offset_minutes: -210 };
+        assert_eq!(timestamp(moment), "2026-01-02T03:04:05-03:30");
+    }
+}

@@ -1,0 +1,219 @@
+//! Every message, one enum per pair of roles and direction, with its exact encoding.
+//!
+//! The first byte is the tag; integers are little-endian; a packet of any other length than its tag has is malformed.
+
+/// A message that can go over a channel.
+pub trait Message: Sized {
+    /// Longest encoding in bytes.
+    const LENGTH_MAX: usize;
+    /// Appends the encoding.
+    fn encode(&self, packet: &mut Vec<u8>);
+    /// `None`: malformed.
+    fn decode(packet: &[u8]) -> Option<Self>;
+    /// How many descriptors must come with it, no more and no fewer.
+    fn descriptors(&self) -> usize;
+}
+
+/// From `parent` to `worker`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ToWorker {
+    /// The listening sockets, in the order of the configuration. Comes once, when the parent has verified the worker.
+    Listen { count: u8 },
+    /// A new channel to `log`, which was replaced.
+    Log,
+    /// Accept no more; finish what runs within this time, then exit.
+    Stop { grace_ms: u32 },
+}
+
+/// From `parent` to `log`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ToLog {
+    /// The log files: access, error.
+    Files,
+    /// The channel of a worker.
+    Channel { worker: u16 },
+    /// Write what the channels still hold, then exit.
+    Stop,
+}
+
+/// From a confined role to `parent`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ToParent {
+    /// The start failed; comes only before `Ready`, from a process that has read nothing but its slice. Printable text.
+    Failed { why: String },
+    /// Confined and ready to serve. Comes once; `missing` has a bit for each layer that is missing and may be.
+    Ready { missing: u8 },
+    /// Only from a process that proves the sandbox: whether an attempt to get out worked, and which; `missing` as in `Ready`.
+    Proved { missing: u8, escape: Option<u8> },
+    /// Only from `log`: a worker sent something malformed.
+    Malformed { worker: u16 },
+    /// Only from `log`: lines that could not be written since the last such message.
+    Lost { lines: u32 },
+}
+
+impl Message for ToWorker {
+    const LENGTH_MAX: usize = 5;
+
+    fn encode(&self, packet: &mut Vec<u8>) {
+        match self {
+            ToWorker::Listen { count } => packet.extend([1, *count]),
+            ToWorker::Log => packet.push(2),
+            ToWorker::Stop { grace_ms } => {
+                packet.push(3);
+                packet.extend(grace_ms.to_le_bytes());
+            }
+        }
+    }
+
+    fn decode(packet: &[u8]) -> Option<ToWorker> {
+        match *packet {
+            [1, count] if count > 0 => Some(ToWorker::Listen { count }),
+            [2] => Some(ToWorker::Log),
+            [3, a, b, c, d] => Some(ToWorker::Stop { grace_ms: u32::from_le_bytes([a, b, c, d]) }),
+            _ => None,
+        }
+    }
+
+    fn descriptors(&self) -> usize {
+        match self {
+            ToWorker::Listen { count } => usize::from(*count),
+            ToWorker::Log => 1,
+            ToWorker::Stop { .. } => 0,
+        }
+    }
+}
+
+impl Message for ToLog {
+    const LENGTH_MAX: usize = 3;
+
+    fn encode(&self, packet: &mut Vec<u8>) {
+        match self {
+            ToLog::Files => packet.push(1),
+            ToLog::Channel { worker } => {
+                packet.push(2);
+                packet.extend(worker.to_le_bytes());
+            }
+            ToLog::Stop => packet.push(3),
+        }
+    }
+
+    fn decode(packet: &[u8]) -> Option<ToLog> {
+        match *packet {
+            [1] => Some(ToLog::Files),
+            [2, a, b] => Some(ToLog::Channel { worker: u16::from_le_bytes([a, b]) }),
+            [3] => Some(ToLog::Stop),
+            _ => None,
+        }
+    }
+
+    fn descriptors(&self) -> usize {
+        match self {
+            ToLog::Files => 2,
+            ToLog::Channel { .. } => 1,
+            ToLog::Stop => 0,
+        }
+    }
+}
+
+impl Message for ToParent {
+    const LENGTH_MAX: usize = 1 + WHY_MAX;
+
+    fn encode(&self, packet: &mut Vec<u8>) {
+        match self {
+            ToParent::Ready { missing } => packet.extend([1, *missing]),
+            ToParent::Proved { missing, escape } => packet.extend([2, *missing, escape.unwrap_or(NO_ESCAPE)]),
+            ToParent::Malformed { worker } => {
+                packet.push(3);
+                packet.extend(worker.to_le_bytes());
+            }
+            ToParent::Lost { lines } => {
+                packet.push(4);
+                packet.extend(lines.to_le_bytes());
+            }
+            ToParent::Failed { why } => {
+                packet.push(5);
+                packet.extend(why.bytes().filter(|byte| is_printable(*byte)).take(WHY_MAX));
+            }
+        }
+    }
+
+    fn decode(packet: &[u8]) -> Option<ToParent> {
+        match *packet {
+            [1, missing] if missing < 8 => Some(ToParent::Ready { missing }),
+            [2, missing, escape] if missing < 8 => Some(ToParent::Proved { missing, escape: (escape != NO_ESCAPE).then_some(escape) }),
+            [3, a, b] => Some(ToParent::Malformed { worker: u16::from_le_bytes([a, b]) }),
+            [4, a, b, c, d] => Some(ToParent::Lost { lines: u32::from_le_bytes([a, b, c, d]) }),
+            [5, ref why @ ..] if why.len() <= WHY_MAX && why.iter().all(|byte| is_printable(*byte)) => {
+                Some(ToParent::Failed { why: why.iter().copied().map(char::from).collect() })
+            }
+            _ => None,
+        }
+    }
+
+    fn descriptors(&self) -> usize {
+        0
+    }
+}
+
+fn is_printable(byte: u8) -> bool {
+    matches!(byte, b' '..=b'~')
+}
+
+/// In place of the number of an attempt: none worked.
+const NO_ESCAPE: u8 = u8::MAX;
+
+/// Longest reason of a failed start in bytes.
+const WHY_MAX: usize = 400;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fmt::Debug;
+
+    fn round_trip<M: Message + PartialEq + Debug>(messages: &[M]) {
+        for message in messages {
+            let mut packet = Vec::new();
+            message.encode(&mut packet);
+            assert!(packet.len() <= M::LENGTH_MAX, "{message:?}");
+            assert_eq!(M::decode(&packet).as_ref(), Some(message));
+            packet.push(0);
+            assert_eq!(M::decode(&packet), None, "a byte too many: {message:?}");
+            packet.truncate(packet.len() - 2);
+            assert_ne!(M::decode(&packet).as_ref(), Some(message), "a byte too few");
+        }
+    }
+
+    #[test]
+    fn every_message_survives_its_encoding_and_no_other_length_does() {
+        round_trip(&[ToWorker::Listen { count: 3 }, ToWorker::Log, ToWorker::Stop { grace_ms: 70_000 }]);
+        round_trip(&[ToLog::Files, ToLog::Channel { worker: 300 }, ToLog::Stop]);
+        round_trip(&[ToParent::Ready { missing: 5 }, ToParent::Proved { missing: 1, escape: None }, ToParent::Proved { missing: 0, escape: Some(7) }]);
+        round_trip(&[ToParent::Malformed { worker: 300 }, ToParent::Lost { lines: 70_000 }]);
+    }
+
+    #[test]
+    fn a_reason_is_printable_and_capped() {
+        let mut packet = Vec::new();
+        ToParent::Failed { why: format!("a\nb{}", "x".repeat(WHY_MAX)) }.encode(&mut packet);
+        assert_eq!(packet.len(), ToParent::LENGTH_MAX);
+        assert!(matches!(ToParent::decode(&packet), Some(ToParent::Failed { why }) if why.starts_with("abx")));
+        packet.push(b'x');
+        assert_eq!(ToParent::decode(&packet), None);
+        assert_eq!(ToParent::decode(b"\x05a\nb"), None);
+    }
+
+    #[test]
+    fn every_packet_of_up_to_three_bytes_is_decoded_or_refused() {
+        for length in 0..=3 {
+            for number in 0..1u32 << (8 * length) {
+                let packet = &number.to_le_bytes()[..length];
+                let mut again = Vec::new();
+                if let Some(message) = ToParent::decode(packet) {
+                    message.encode(&mut again);
+                    assert_eq!(again, packet);
+                }
+                let _ = (ToWorker::decode(packet), ToLog::decode(packet));
+            }
+        }
+    }
+}

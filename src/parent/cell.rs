@@ -1,0 +1,97 @@
+//! What the parent decides about each confined process: whom it runs as, what it sees, which rights it needs.
+
+use crate::config::{self, Config, JailMode, LogSlice, WorkerSlice};
+use crate::role::{Layer, Role};
+use crate::sys::confine::Cell;
+use crate::sys::jail::Tree;
+use crate::sys::privilege::Identity;
+use crate::sys::process;
+use crate::ipc::birth;
+use std::path::PathBuf;
+
+/// The part of every cell that does not depend on its role, and the slices.
+pub(super) struct Cells {
+    pub(super) identity: Identity,
+    pub(super) allow_missing: Vec<Layer>,
+    /// Document roots and `jail.also`, resolved.
+    shown: Vec<PathBuf>,
+    chroot: Option<PathBuf>,
+    listing: bool,
+    worker: WorkerSlice,
+    log: LogSlice,
+}
+
+impl Cells {
+    /// Resolves the directories that are shown; a confined process could not, and a link is followed here once.
+    ///
+    /// # Errors
+    /// Names the directory and why it cannot be shown.
+    pub(super) fn new(config: &mut Config, identity: Identity) -> Result<Cells, String> {
+        for site in &mut config.sites {
+            site.root = directory(&site.root)?;
+        }
+        let also: Vec<PathBuf> = config.jail.also.iter().map(directory).collect::<Result<_, _>>()?;
+        let shown = config.sites.iter().map(|site| site.root.clone()).chain(also).collect();
+        let chroot = match &config.jail.mode {
+            JailMode::Mount => None,
+            JailMode::Chroot(root) => Some(directory(root)?),
+        };
+        Ok(Cells {
+            identity,
+            allow_missing: config.jail.allow_missing.clone(),
+            shown,
+            chroot,
+            listing: config.sites.iter().any(|site| site.listing),
+            worker: config.worker_slice(),
+            log: config.log_slice(),
+        })
+    }
+
+    /// What a new process of this role is told, encoded.
+    pub(super) fn encode(&self, role: Role, proof: bool) -> Vec<u8> {
+        let cell = self.cell(role, proof);
+        match role {
+            Role::Worker => config::encode(&(cell, &self.worker)),
+            Role::Log => config::encode(&(cell, &self.log)),
+            // The parent starts no parent.
+            Role::Parent => Vec::new(),
+        }
+    }
+
+    fn cell(&self, role: Role, proof: bool) -> Cell {
+        let is_worker = role == Role::Worker;
+        let tree = match &self.chroot {
+            Some(root) if is_worker => Tree::Beneath(root.clone()),
+            _ => Tree::Shown(if is_worker { self.shown.clone() } else { Vec::new() }),
+        };
+        let rights = if !is_worker {
+            Vec::new()
+        } else if self.listing {
+            vec!["read_file".to_owned(), "read_dir".to_owned()]
+        } else {
+            vec!["read_file".to_owned()]
+        };
+        Cell {
+            role,
+            identity: self.identity,
+            tree,
+            paths: if is_worker { self.shown.clone() } else { Vec::new() },
+            rights,
+            allow_missing: self.allow_missing.clone(),
+            proof,
+            parent: process::own_id(),
+            last_descriptor: if is_worker { birth::LOG_CHANNEL } else { birth::SLICE },
+        }
+    }
+}
+
+fn directory(path: &PathBuf) -> Result<PathBuf, String> {
+    let resolved = std::fs::canonicalize(path).map_err(|fault| format!("directory \"{}\": {fault}", path.display()))?;
+    if !resolved.is_dir() {
+        return Err(format!("\"{}\" is not a directory", path.display()));
+    }
+    if resolved == std::path::Path::new("/") {
+        return Err(format!("\"{}\" is the whole file system; serve a directory of it", path.display()));
+    }
+    Ok(resolved)
+}

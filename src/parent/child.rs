@@ -1,0 +1,77 @@
+//! One confined process: its start, its channel, its verification, its end.
+
+use super::cell::Cells;
+use super::verify::{self, Expected};
+use crate::ipc::Channel;
+use crate::role::Role;
+use crate::sys::process::{self, Executable, Start};
+use crate::sys::{clock, memory, proc};
+use std::os::fd::{AsFd, OwnedFd};
+
+/// What starting a child takes.
+pub(super) struct Nursery {
+    pub(super) executable: Executable,
+    pub(super) null: OwnedFd,
+    pub(super) cells: Cells,
+    /// Start children in a user namespace of their own.
+    pub(super) user_namespace: bool,
+}
+
+/// A process that this parent started.
+pub(super) struct Child {
+    pub(super) pid: i32,
+    pub(super) channel: Channel,
+    pub(super) started_ms: u64,
+    pub(super) state: State,
+}
+
+/// How far a child has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// It has not yet said that it is confined.
+    Starting,
+    /// Verified, and given its work.
+    Serving,
+    /// It was killed for the reason that was logged; its end is not news.
+    Condemned,
+}
+
+impl Nursery {
+    /// Starts a process of a role; `log` becomes its channel to `log`.
+    ///
+    /// # Errors
+    /// Says what failed, with the errno.
+    pub(super) fn start(&self, role: Role, title: &str, proof: bool, log: Option<&Channel>) -> Result<Child, String> {
+        let slice = memory::sealed(&self.cells.encode(role, proof)).map_err(|fault| format!("slice for {title}: {fault}"))?;
+        let (ours, theirs) = Channel::pair().map_err(|fault| format!("channel to {title}: {fault}"))?;
+        let mut given = vec![theirs.as_fd(), slice.as_fd()];
+        given.extend(log.map(AsFd::as_fd));
+        let title = format!("anchorite: {title}");
+        let start = Start { title: &title, null: self.null.as_fd(), given: &given, user_namespace: self.user_namespace };
+        let pid = process::start(&self.executable, &start).map_err(|fault| format!("start of \"{title}\": {}: {}", fault.step, fault.errno))?;
+        Ok(Child { pid, channel: ours, started_ms: clock::monotonic_ms(), state: State::Starting })
+    }
+
+    /// Whether a child is confined as its policy says, read from `/proc` and not from what it says of itself.
+    ///
+    /// # Errors
+    /// Everything in which it differs.
+    pub(super) fn verify(&self, role: Role, child: &Child, missing: &[crate::role::Layer]) -> Result<(), String> {
+        let status = proc::status(child.pid).map_err(|fault| fault.to_string())?;
+        let own = proc::status(process::own_id()).map_err(|fault| fault.to_string())?;
+        if let Some(layer) = missing.iter().find(|layer| !self.cells.allow_missing.contains(layer)) {
+            return Err(format!("the layer \"{}\" is missing", layer.name()));
+        }
+        let expected = Expected { identity: self.cells.identity, inherited_filters: own.seccomp_filters, missing };
+        let faults = verify::faults(role, &status, &expected);
+        if faults.is_empty() { Ok(()) } else { Err(faults.join("; ")) }
+    }
+}
+
+impl Child {
+    /// Ends it at once; the reason has been logged.
+    pub(super) fn condemn(&mut self) {
+        self.state = State::Condemned;
+        process::kill(self.pid);
+    }
+}

@@ -1,0 +1,168 @@
+//! The media type of a file, by its name.
+//!
+//! Runs in the `worker`; does no I/O.
+
+/// Appends the value of `Content-Type` for `path`, of which only the extension counts, in any case.
+///
+/// `charset`, unless empty, is added to every text type but `text/xml`: XML declares its own encoding, which the parameter would override
+/// (RFC 7303, 3), and JSON is always UTF-8 and has no such parameter (RFC 8259, 11).
+pub fn content_type(path: &[u8], charset: &str, out: &mut Vec<u8>) {
+    let kind = extension(path).and_then(of_extension).unwrap_or(UNKNOWN);
+    out.extend_from_slice(kind.as_bytes());
+    if !charset.is_empty() && kind.starts_with("text/") && kind != "text/xml" {
+        out.extend_from_slice(b"; charset=");
+        out.extend_from_slice(charset.as_bytes());
+    }
+}
+
+/// What stands behind the last dot of the last segment; a name that begins with its only dot has none.
+fn extension(path: &[u8]) -> Option<&str> {
+    let name = memchr::memrchr(b'/', path).map_or(path, |slash| &path[slash + 1..]);
+    let dot = memchr::memrchr(b'.', name).filter(|&dot| dot > 0)?;
+    std::str::from_utf8(&name[dot + 1..]).ok()
+}
+
+fn of_extension(extension: &str) -> Option<&'static str> {
+    let own = OWN.iter().find(|(name, _)| name.eq_ignore_ascii_case(extension));
+    own.map(|(_, kind)| *kind).or_else(|| mime_guess::from_ext(extension).first_raw())
+}
+
+/// Bytes that a browser saves and does not interpret.
+const UNKNOWN: &str = "application/octet-stream";
+
+/// What the crate lacks or has otherwise than registered, and what browsers depend on, so that it cannot change by an update.
+const OWN: &[(&str, &str)] = &[
+    ("html", "text/html"),
+    ("htm", "text/html"),
+    ("css", "text/css"),
+    ("js", "text/javascript"),
+    ("mjs", "text/javascript"),
+    ("cjs", "text/javascript"),
+    ("json", "application/json"),
+    ("map", "application/json"),
+    ("svg", "image/svg+xml"),
+    ("png", "image/png"),
+    ("jpg", "image/jpeg"),
+    ("jpeg", "image/jpeg"),
+    ("gif", "image/gif"),
+    ("webp", "image/webp"),
+    ("avif", "image/avif"),
+    ("jxl", "image/jxl"),
+    ("ico", "image/vnd.microsoft.icon"),
+    ("cur", "image/vnd.microsoft.icon"),
+    ("txt", "text/plain"),
+    ("md", "text/markdown"),
+    ("markdown", "text/markdown"),
+    ("xml", "text/xml"),
+    ("xhtml", "application/xhtml+xml"),
+    ("wasm", "application/wasm"),
+    ("webmanifest", "application/manifest+json"),
+    ("woff", "font/woff"),
+    ("woff2", "font/woff2"),
+    ("ttf", "font/ttf"),
+    ("otf", "font/otf"),
+    ("pdf", "application/pdf"),
+    ("mp4", "video/mp4"),
+    ("m4v", "video/mp4"),
+    ("m4a", "audio/mp4"),
+    ("mkv", "video/matroska"),
+    ("ts", "video/mp2t"),
+    ("m3u8", "application/vnd.apple.mpegurl"),
+    ("gz", "application/gzip"),
+    ("tgz", "application/gzip"),
+    ("zst", "application/zstd"),
+    ("deb", "application/vnd.debian.binary-package"),
+    ("rpm", "application/x-rpm"),
+    ("jar", "application/java-archive"),
+    ("yaml", "application/yaml"),
+    ("yml", "application/yaml"),
+    ("toml", "application/toml"),
+    ("csv", "text/csv"),
+    ("vtt", "text/vtt"),
+    ("asc", "text/plain"),
+    ("patch", "text/plain"),
+    ("diff", "text/plain"),
+    ("sha256", "text/plain"),
+    ("sha512", "text/plain"),
+    // Never registered for what these hold today: Fluent translations, and many others.
+    ("ftl", UNKNOWN),
+    ("xyz", UNKNOWN),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(charset: &str, table: &[(&str, &str)]) {
+        for (path, expected) in table {
+            let mut out = Vec::new();
+            content_type(path.as_bytes(), charset, &mut out);
+            assert_eq!(String::from_utf8(out).unwrap(), *expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn types_are_those_that_browsers_need() {
+        check(
+            "",
+            &[
+                ("a.wasm", "application/wasm"),
+                ("a.avif", "image/avif"),
+                ("a.webp", "image/webp"),
+                ("a.woff2", "font/woff2"),
+                ("a.svg", "image/svg+xml"),
+                ("a.json", "application/json"),
+                ("a.webmanifest", "application/manifest+json"),
+                ("a.mjs", "text/javascript"),
+                ("a.js", "text/javascript"),
+                ("a.md", "text/markdown"),
+                ("a.xhtml", "application/xhtml+xml"),
+                ("a.HTML", "text/html"),
+                ("dir.d/a.tar.GZ", "application/gzip"),
+                ("a.flac", "audio/flac"),
+                ("a.zip", "application/zip"),
+            ],
+        );
+    }
+
+    #[test]
+    fn unknown_names_are_octet_streams() {
+        let table = [
+            "",
+            "name",
+            "a.ftl",
+            "a.xyz",
+            "data.zzz",
+            "a.",
+            ".",
+            ".html",
+            "dir.html/name",
+            "a.html/",
+            "a.html~",
+            "a.\u{e9}",
+        ];
+        check("utf-8", &table.map(|path| (path, "application/octet-stream")));
+        let mut out = Vec::new();
+        content_type(b"a.\xff", "utf-8", &mut out);
+        assert_eq!(out, b"application/octet-stream");
+        check("utf-8", &[(&format!("a.{}", "x".repeat(100_000)), "application/octet-stream")]);
+    }
+
+    #[test]
+    fn charset_goes_to_text_only() {
+        check(
+            "utf-8",
+            &[
+                ("a.txt", "text/plain; charset=utf-8"),
+                ("a.css", "text/css; charset=utf-8"),
+                ("a.html", "text/html; charset=utf-8"),
+                ("a.js", "text/javascript; charset=utf-8"),
+                ("a.png", "image/png"),
+                ("a.json", "application/json"),
+                ("a.xml", "text/xml"),
+                ("a.svg", "image/svg+xml"),
+                ("a.xhtml", "application/xhtml+xml"),
+            ],
+        );
+    }
+}

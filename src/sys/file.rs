@@ -1,0 +1,368 @@
+//! Files beneath a document root: the one resolver for every look-up, reading, and directories. Runs in workers.
+//!
+//! openat2(2). The fast path refuses symbolic links in the kernel; only where it meets one (`ELOOP`) and the policy asks
+//! about owners are the components walked one by one, each held open, so that no renaming changes what was checked.
+//! Nothing here takes `.` or `..` from a request: `proto` has resolved them.
+
+use nix::errno::Errno;
+use nix::fcntl::{AtFlags, OFlag, OpenHow, ResolveFlag, openat2, readlinkat};
+use nix::libc;
+use nix::sys::stat::{FileStat, fstat, fstatat};
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+/// Which symbolic links are followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Links {
+    Never,
+    /// Link and target have the same owner, and the target lies beneath the root.
+    SameOwner,
+    /// The target lies beneath the root.
+    Inside,
+    /// Whatever this process can see.
+    Any,
+}
+
+/// A document root, held open.
+pub struct Root {
+    directory: OwnedFd,
+    path: PathBuf,
+    links: Links,
+    /// The owner that stands for every user this process's namespace does not map, and so is nobody's.
+    nobody: Option<u32>,
+}
+
+/// What the kernel says of a file, taken from its descriptor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stat {
+    pub device: u64,
+    pub inode: u64,
+    pub size: u64,
+    /// Seconds since the epoch.
+    pub modified: i64,
+    pub modified_ns: i64,
+    pub changed: i64,
+    pub changed_ns: i64,
+}
+
+/// A regular file open for reading.
+pub struct Opened {
+    pub file: OwnedFd,
+    pub stat: Stat,
+}
+
+/// What stands at a path.
+pub enum Found {
+    File(Opened),
+    Directory,
+    /// Nothing, or a link that the policy does not follow.
+    Missing,
+    /// The permissions refuse it (`EACCES`).
+    Denied,
+    /// A FIFO, device or socket.
+    NotRegular,
+    /// Renaming went on for as long as was tried (`EAGAIN`).
+    Busy,
+    Failed(Errno),
+}
+
+/// One entry of a directory, without `.` and `..`.
+pub struct DirectoryEntry {
+    pub name: Vec<u8>,
+    pub directory: bool,
+    pub size: u64,
+    pub modified: i64,
+}
+
+impl Root {
+    /// Opens a document root, `path` as this process sees it; `links` is the policy for everything beneath.
+    ///
+    /// # Errors
+    /// The errno of openat2(2).
+    pub fn open(path: &Path, links: Links, rootless: bool) -> io::Result<Root> {
+        let how = OpenHow::new().flags(OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC).resolve(ResolveFlag::RESOLVE_NO_MAGICLINKS);
+        let directory = openat2(nix::fcntl::AT_FDCWD, path, how)?;
+        // /proc/sys/kernel/overflowuid is 65534 everywhere; inside the jail it cannot be read.
+        Ok(Root { directory, path: path.to_owned(), links, nobody: rootless.then_some(65534) })
+    }
+
+    /// Whether this process may look into the root at all.
+    ///
+    /// # Errors
+    /// The errno of openat2(2).
+    pub fn enter(&self) -> io::Result<()> {
+        Ok(openat2(&self.directory, ".", OpenHow::new().flags(OFlag::O_PATH | OFlag::O_CLOEXEC)).map(drop)?)
+    }
+
+    /// What stands at `path`, which is relative, without dot segments; empty: the root itself.
+    pub fn find(&self, path: &[u8]) -> Found {
+        if path.is_empty() {
+            return Found::Directory;
+        }
+        match self.resolve(path, READ) {
+            Ok(file) => regular(file),
+            // Without the right to read directories one is refused like a file without permission; and a device like either.
+            Err(Errno::EACCES) => self.find_refused(path),
+            Err(Errno::ENXIO) => Found::NotRegular,
+            Err(errno) => not_found(errno),
+        }
+    }
+
+    fn find_refused(&self, path: &[u8]) -> Found {
+        let kind = self.resolve(path, OFlag::O_PATH).and_then(fstat).map(|stat| stat.st_mode & libc::S_IFMT);
+        match kind {
+            Ok(libc::S_IFDIR) => Found::Directory,
+            Ok(libc::S_IFREG) => Found::Denied,
+            Ok(_) => Found::NotRegular,
+            Err(errno) => not_found(errno),
+        }
+    }
+
+    /// The longest leading part of `path` that this process may enter or see: what to name where permission is refused.
+    pub fn refusing_component<'p>(&self, path: &'p [u8]) -> &'p [u8] {
+        let ends = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(end, _)| end).chain([path.len()]);
+        for end in ends {
+            let part = path.get(..end).unwrap_or(path);
+            let Ok(found) = self.resolve(part, OFlag::O_PATH) else { return part };
+            if fstat(&found).is_ok_and(|stat| stat.st_mode & libc::S_IFMT == libc::S_IFDIR) && openat2(&found, ".", OpenHow::new().flags(OFlag::O_PATH)).is_err() {
+                return part;
+            }
+        }
+        path
+    }
+
+    /// The entries of a directory, at most `limit`; true: there are more.
+    ///
+    /// # Errors
+    /// The errno of openat2(2) or getdents64(2).
+    pub fn list(&self, path: &[u8], limit: usize) -> io::Result<(Vec<DirectoryEntry>, bool)> {
+        let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+        let directory = if path.is_empty() {
+            openat2(&self.directory, ".", OpenHow::new().flags(flags))?
+        } else {
+            self.resolve(path, flags)?
+        };
+        let mut stream = nix::dir::Dir::from_fd(directory.try_clone()?)?;
+        let mut entries = Vec::new();
+        for entry in stream.iter() {
+            let entry = entry?;
+            let name = entry.file_name().to_bytes();
+            if name == b"." || name == b".." {
+                continue;
+            }
+            if entries.len() == limit {
+                return Ok((entries, true));
+            }
+            entries.extend(self.describe(&directory, path, name));
+        }
+        Ok((entries, false))
+    }
+
+    /// One entry; `None` for what a request for it would be refused: special files, links that lead nowhere it may.
+    fn describe(&self, directory: &OwnedFd, path: &[u8], name: &[u8]) -> Option<DirectoryEntry> {
+        let mut stat = fstatat(directory, OsStr::from_bytes(name), AtFlags::AT_SYMLINK_NOFOLLOW).ok()?;
+        if stat.st_mode & libc::S_IFMT == libc::S_IFLNK {
+            let full = if path.is_empty() { name.to_vec() } else { [path, b"/", name].concat() };
+            stat = fstat(self.resolve(&full, OFlag::O_PATH).ok()?).ok()?;
+        }
+        let kind = stat.st_mode & libc::S_IFMT;
+        if kind != libc::S_IFDIR && kind != libc::S_IFREG {
+            return None;
+        }
+        let size = u64::try_from(stat.st_size).unwrap_or(0);
+        Some(DirectoryEntry { name: name.to_vec(), directory: kind == libc::S_IFDIR, size, modified: stat.st_mtime })
+    }
+
+    /// Opens `path` by the policy on links.
+    fn resolve(&self, path: &[u8], flags: OFlag) -> nix::Result<OwnedFd> {
+        let beneath = ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_MAGICLINKS;
+        match self.links {
+            Links::Never => self.open_with(path, flags, beneath | ResolveFlag::RESOLVE_NO_SYMLINKS),
+            Links::Inside => self.open_with(path, flags, beneath),
+            Links::Any => self.open_with(path, flags, ResolveFlag::RESOLVE_NO_MAGICLINKS),
+            Links::SameOwner => match self.open_with(path, flags, beneath | ResolveFlag::RESOLVE_NO_SYMLINKS) {
+                Err(Errno::ELOOP) => Walk::new(self).to(path, flags),
+                result => result,
+            },
+        }
+    }
+
+    /// A link with `..` in it is answered with `EAGAIN` while anyone renames anything on the system: tried again.
+    fn open_with(&self, path: &[u8], flags: OFlag, resolve: ResolveFlag) -> nix::Result<OwnedFd> {
+        let how = OpenHow::new().flags(flags | OFlag::O_CLOEXEC).resolve(resolve);
+        for _ in 0..TRIES {
+            match openat2(&self.directory, OsStr::from_bytes(path), how) {
+                Err(Errno::EAGAIN | Errno::EINTR) => {}
+                result => return result,
+            }
+        }
+        Err(Errno::EAGAIN)
+    }
+}
+
+/// A walk from component to component that follows a link only where link and target have the same owner.
+struct Walk<'r> {
+    root: &'r Root,
+    /// Directories entered, beneath the root.
+    entered: Vec<OwnedFd>,
+    /// Components still to go, last first.
+    ahead: Vec<Ahead>,
+    followed: u8,
+}
+
+enum Ahead {
+    Component(Vec<u8>),
+    /// All of a link's target has been walked: what was reached must have this owner.
+    EndOfLink(u32),
+}
+
+impl<'r> Walk<'r> {
+    fn new(root: &'r Root) -> Walk<'r> {
+        Walk { root, entered: Vec::new(), ahead: Vec::new(), followed: 0 }
+    }
+
+    fn to(mut self, path: &[u8], flags: OFlag) -> nix::Result<OwnedFd> {
+        self.push(path);
+        // What the last component named, still as an O_PATH descriptor, and the directory and name it was found by.
+        let mut reached: Option<(OwnedFd, Vec<u8>)> = None;
+        while let Some(next) = self.ahead.pop() {
+            match next {
+                Ahead::EndOfLink(owner) => {
+                    let stat = reached.as_ref().map_or_else(|| fstat(self.here()), |(file, _)| fstat(file))?;
+                    if stat.st_uid != owner || self.root.nobody == Some(owner) {
+                        return Err(Errno::ELOOP);
+                    }
+                }
+                Ahead::Component(name) => {
+                    if let Some((file, _)) = reached.take() {
+                        self.entered.push(file);
+                    }
+                    reached = self.step(&name)?;
+                }
+            }
+        }
+        self.reopen(reached, flags)
+    }
+
+    /// Takes one component. `None`: a link whose target is now ahead, or a step upwards.
+    fn step(&mut self, name: &[u8]) -> nix::Result<Option<(OwnedFd, Vec<u8>)>> {
+        if name == b".." {
+            return self.entered.pop().map(|_| None).ok_or(Errno::EXDEV);
+        }
+        let file = self.open_component(name, OFlag::O_PATH)?;
+        let stat = fstat(&file)?;
+        if stat.st_mode & libc::S_IFMT != libc::S_IFLNK {
+            return Ok(Some((file, name.to_vec())));
+        }
+        self.followed += 1;
+        if self.followed > LINKS_MAX {
+            return Err(Errno::ELOOP);
+        }
+        // Read from the very link that was looked at, not by its name again.
+        let target = readlinkat(&file, "")?.into_vec();
+        self.ahead.push(Ahead::EndOfLink(stat.st_uid));
+        if target.first() == Some(&b'/') {
+            let rest = Path::new(OsStr::from_bytes(&target)).strip_prefix(&self.root.path).map_err(|_| Errno::EXDEV)?;
+            self.entered.clear();
+            self.push(rest.as_os_str().as_bytes());
+        } else {
+            self.push(&target);
+        }
+        Ok(None)
+    }
+
+    /// Opens what was reached for use, by its name in the directory that is held, and makes sure that it is the same.
+    fn reopen(&self, reached: Option<(OwnedFd, Vec<u8>)>, flags: OFlag) -> nix::Result<OwnedFd> {
+        let Some((found, name)) = reached else {
+            return openat2(self.here(), ".", OpenHow::new().flags(flags | OFlag::O_CLOEXEC));
+        };
+        if flags.contains(OFlag::O_PATH) {
+            return Ok(found);
+        }
+        let opened = self.open_component(&name, flags)?;
+        let same = |a: FileStat, b: FileStat| (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino);
+        if same(fstat(&found)?, fstat(&opened)?) { Ok(opened) } else { Err(Errno::EAGAIN) }
+    }
+
+    fn open_component(&self, name: &[u8], flags: OFlag) -> nix::Result<OwnedFd> {
+        let how = OpenHow::new()
+            .flags(flags | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC)
+            .resolve(ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_MAGICLINKS);
+        openat2(self.here(), OsStr::from_bytes(name), how)
+    }
+
+    fn here(&self) -> BorrowedFd<'_> {
+        self.entered.last().map_or_else(|| self.root.directory.as_fd(), AsFd::as_fd)
+    }
+
+    fn push(&mut self, path: &[u8]) {
+        let components = path.split(|byte| *byte == b'/').filter(|name| !name.is_empty() && *name != b".");
+        self.ahead.extend(components.rev().map(|name| Ahead::Component(name.to_vec())));
+    }
+}
+
+/// Reads a whole small file; fewer bytes than `length` when it has become shorter.
+///
+/// # Errors
+/// The errno of pread(2).
+pub fn read(file: &OwnedFd, length: usize) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![0; length];
+    let mut filled = 0;
+    while let Some(rest) = bytes.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+        let count = nix::sys::uio::pread(file, rest, i64::try_from(filled).unwrap_or(i64::MAX))?;
+        if count == 0 {
+            break;
+        }
+        filled += count;
+    }
+    bytes.truncate(filled);
+    Ok(bytes)
+}
+
+fn regular(file: OwnedFd) -> Found {
+    let stat = match fstat(&file) {
+        Ok(stat) => stat,
+        Err(errno) => return Found::Failed(errno),
+    };
+    match stat.st_mode & libc::S_IFMT {
+        libc::S_IFREG => Found::File(Opened { file, stat: Stat::from(&stat) }),
+        libc::S_IFDIR => Found::Directory,
+        _ => Found::NotRegular,
+    }
+}
+
+fn not_found(errno: Errno) -> Found {
+    match errno {
+        // A link that the policy refuses is not there, as far as a client can tell (ELOOP, EXDEV).
+        Errno::ENOENT | Errno::ENOTDIR | Errno::ENAMETOOLONG | Errno::ELOOP | Errno::EXDEV | Errno::EINVAL => Found::Missing,
+        Errno::EACCES | Errno::EPERM => Found::Denied,
+        Errno::EAGAIN => Found::Busy,
+        errno => Found::Failed(errno),
+    }
+}
+
+impl From<&FileStat> for Stat {
+    fn from(stat: &FileStat) -> Stat {
+        Stat {
+            device: stat.st_dev,
+            inode: stat.st_ino,
+            size: u64::try_from(stat.st_size).unwrap_or(0),
+            modified: stat.st_mtime,
+            modified_ns: stat.st_mtime_nsec,
+            changed: stat.st_ctime,
+            changed_ns: stat.st_ctime_nsec,
+        }
+    }
+}
+
+/// For reading: a FIFO must not block the worker, a terminal not become its own.
+const READ: OFlag = OFlag::O_RDONLY.union(OFlag::O_NONBLOCK).union(OFlag::O_NOCTTY);
+
+/// How often an open that met a renaming is tried.
+const TRIES: u8 = 16;
+
+/// Links followed for one path, as in the kernel (path_resolution(7)).
+const LINKS_MAX: u8 = 40;

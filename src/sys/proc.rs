@@ -1,0 +1,161 @@
+//! What the kernel reports of a process (proc(5)). Read by the parent before it trusts a role, and by `anchorite audit`.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+
+/// The part of `/proc/PID/status` that tells what a process may do.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Status {
+    pub parent: i32,
+    /// Real, effective, saved, file system.
+    pub uids: [u32; 4],
+    pub gids: [u32; 4],
+    pub groups: Vec<u32>,
+    /// Inheritable, permitted, effective, bounding, ambient.
+    pub capabilities: [u64; 5],
+    pub no_new_privs: bool,
+    /// 2: filters.
+    pub seccomp: u32,
+    pub seccomp_filters: u32,
+}
+
+/// The capability sets in the order of [`Status::capabilities`], by their names in `/proc`.
+pub const CAPABILITY_SETS: [&str; 5] = ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"];
+
+/// Reads `/proc/PID/status`.
+///
+/// # Errors
+/// `NotFound` when the process is gone; `InvalidData` when a line is missing or is not what proc(5) says.
+pub fn status(pid: i32) -> io::Result<Status> {
+    let text = fs::read_to_string(format!("/proc/{pid}/status"))?;
+    parse_status(&text).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, format!("/proc/{pid}/status is not understood")))
+}
+
+fn parse_status(text: &str) -> Option<Status> {
+    let lines: BTreeMap<&str, &str> = text.lines().filter_map(|line| line.split_once(':')).map(|(name, value)| (name, value.trim())).collect();
+    let numbers = |name: &str| -> Option<Vec<u32>> { lines.get(name)?.split_ascii_whitespace().map(|word| word.parse().ok()).collect() };
+    let four = |name: &str| -> Option<[u32; 4]> { numbers(name)?.try_into().ok() };
+    let number = |name: &str| -> Option<u32> { lines.get(name)?.parse().ok() };
+    let mut capabilities = [0; 5];
+    for (set, name) in capabilities.iter_mut().zip(CAPABILITY_SETS) {
+        *set = u64::from_str_radix(lines.get(name)?, 16).ok()?;
+    }
+    Some(Status {
+        parent: lines.get("PPid")?.parse().ok()?,
+        uids: four("Uid")?,
+        gids: four("Gid")?,
+        groups: numbers("Groups")?,
+        capabilities,
+        no_new_privs: number("NoNewPrivs")? == 1,
+        seccomp: number("Seccomp")?,
+        // Since Linux 5.9.
+        seccomp_filters: number("Seccomp_filters").unwrap_or(0),
+    })
+}
+
+/// The command line of a process, arguments separated by blanks.
+pub fn command_line(pid: i32) -> Option<String> {
+    let bytes = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+    let text = String::from_utf8_lossy(&bytes).replace('\0', " ");
+    Some(text.trim_end().to_owned())
+}
+
+/// Every process of the system.
+pub fn processes() -> Vec<i32> {
+    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+    let mut pids: Vec<i32> = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+    pids.sort_unstable();
+    pids
+}
+
+/// Device and inode of the program that a process runs.
+///
+/// # Errors
+/// The errno of stat(2): `EACCES` for a process of another user.
+pub fn executable(pid: i32) -> io::Result<(u64, u64)> {
+    let metadata = fs::metadata(format!("/proc/{pid}/exe"))?;
+    Ok((metadata.dev(), metadata.ino()))
+}
+
+/// Device and inode of a process's root directory.
+///
+/// # Errors
+/// As [`executable`].
+pub fn root(pid: i32) -> io::Result<(u64, u64)> {
+    let metadata = fs::metadata(format!("/proc/{pid}/root/"))?;
+    Ok((metadata.dev(), metadata.ino()))
+}
+
+/// Number of a namespace of a process; `name` as in `policy/roles.toml`.
+///
+/// # Errors
+/// As [`executable`].
+pub fn namespace(pid: i32, name: &str) -> io::Result<PathBuf> {
+    let link = match name {
+        "mount" => "mnt",
+        "network" => "net",
+        other => other,
+    };
+    fs::read_link(format!("/proc/{pid}/ns/{link}"))
+}
+
+/// What a process's descriptors are open on, as `/proc/PID/fd` names it.
+///
+/// # Errors
+/// As [`executable`].
+pub fn descriptors(pid: i32) -> io::Result<Vec<(i32, PathBuf)>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(format!("/proc/{pid}/fd"))?.flatten() {
+        let number = entry.file_name().to_str().and_then(|name| name.parse().ok());
+        if let (Some(number), Ok(target)) = (number, fs::read_link(entry.path())) {
+            found.push((number, target));
+        }
+    }
+    found.sort_unstable();
+    Ok(found)
+}
+
+/// Executable mappings of a process that no file lies behind, or that are writable as well; none in a confined one.
+///
+/// # Errors
+/// As [`executable`].
+pub fn doubtful_mappings(pid: i32) -> io::Result<Vec<String>> {
+    let maps = fs::read_to_string(format!("/proc/{pid}/maps"))?;
+    Ok(maps.lines().filter(|line| is_doubtful(line)).map(str::to_owned).collect())
+}
+
+fn is_doubtful(line: &str) -> bool {
+    let mut words = line.split_ascii_whitespace();
+    let permissions = words.nth(1).unwrap_or("");
+    let path = words.nth(3).unwrap_or("");
+    permissions.contains('x') && (permissions.contains('w') || !(path.starts_with('/') || path == "[vdso]" || path == "[vsyscall]"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_its_own_status() {
+        let own = status(super::super::process::own_id()).unwrap();
+        assert_eq!(own.uids[0], super::super::privilege::own_ids().0);
+        assert_eq!(own.parent, super::super::process::parent_id());
+    }
+
+    #[test]
+    fn a_missing_line_is_an_error() {
+        assert_eq!(parse_status("Uid:\t0\t0\t0\t0\n"), None);
+    }
+
+    #[test]
+    fn anonymous_or_writable_code_is_doubtful() {
+        assert!(is_doubtful("7f0000000000-7f0000001000 r-xp 00000000 00:00 0 "));
+        assert!(is_doubtful("7f0000000000-7f0000001000 rwxp 00000000 fe:00 12 /usr/bin/x"));
+        assert!(!is_doubtful("7f0000000000-7f0000001000 r-xp 00000000 fe:00 12 /usr/bin/x"));
+        assert!(!is_doubtful("7f0000000000-7f0000001000 r-xp 00000000 00:00 0 [vdso]"));
+        assert!(!is_doubtful("7f0000000000-7f0000001000 rw-p 00000000 00:00 0 [heap]"));
+    }
+}

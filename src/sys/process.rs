@@ -1,0 +1,229 @@
+//! Processes: starting a role by fork and exec of the very program that runs, watching and ending it.
+//!
+//! Only the parent uses this. fork(2), execveat(2), user_namespaces(7), waitpid(2), kill(2).
+
+use super::{privilege, signal};
+use caps::Capability;
+use nix::errno::Errno;
+use nix::fcntl::{AtFlags, FcntlArg, OFlag, fcntl};
+use nix::sched::CloneFlags;
+use nix::sys::signal::Signal;
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::{ForkResult, Pid};
+use std::ffi::{CStr, CString};
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+
+/// The program as it was when the service started, held open so that every role of it is of one version.
+pub struct Executable(OwnedFd);
+
+impl Executable {
+    /// # Errors
+    /// The errno of open(2).
+    pub fn running() -> io::Result<Executable> {
+        let flags = OFlag::O_PATH | OFlag::O_CLOEXEC;
+        Ok(Executable(nix::fcntl::open("/proc/self/exe", flags, nix::sys::stat::Mode::empty())?))
+    }
+}
+
+/// What a new process is given.
+pub struct Start<'a> {
+    /// Its whole command line, as ps(1) shows it.
+    pub title: &'a str,
+    /// Becomes descriptors 0, 1 and 2.
+    pub null: BorrowedFd<'a>,
+    /// Become [`FIRST_GIVEN`] and the numbers after it.
+    pub given: &'a [BorrowedFd<'a>],
+    /// Start it in a user namespace of its own that maps only the caller's ids: how a role gets what it needs to build its
+    /// jail when the parent is not root.
+    pub user_namespace: bool,
+}
+
+/// Number of the first descriptor of [`Start::given`]; the numbers below are the standard three.
+pub const FIRST_GIVEN: RawFd = 3;
+
+/// A step between fork and exec that failed.
+#[derive(Debug)]
+pub struct StartFault {
+    pub step: &'static str,
+    pub errno: io::Error,
+}
+
+/// Starts a process of this program.
+///
+/// # Errors
+/// The step that failed and its errno; nothing is left running then.
+pub fn start(executable: &Executable, start: &Start<'_>) -> Result<i32, StartFault> {
+    let fault = |step, errno: Errno| StartFault { step, errno: errno.into() };
+    let title = CString::new(start.title).map_err(|_| fault("title", Errno::EINVAL))?;
+    let zone = std::env::var_os("TZ").and_then(|zone| CString::new([b"TZ=".as_slice(), zone.as_encoded_bytes()].concat()).ok());
+    let environment: Vec<&CStr> = zone.iter().map(CString::as_c_str).collect();
+    let (mut reader, writer) = pipe().map_err(|errno| fault("pipe", errno))?;
+    // SAFETY: this program has one thread, so the child is a whole copy in which any code may run.
+    match unsafe { nix::unistd::fork() }.map_err(|errno| fault("fork", errno))? {
+        ForkResult::Child => {
+            let (step, errno) = become_role(executable, start, &title, &environment);
+            let mut writer = std::fs::File::from(writer);
+            let number = (errno as i32).to_ne_bytes();
+            let _ = writer.write_all(&[[step, 0, 0, 0], number].concat());
+            // SAFETY: _exit(2) is always sound; exit(3) would run the parent's handlers in the child.
+            unsafe { nix::libc::_exit(127) }
+        }
+        ForkResult::Parent { child } => {
+            drop(writer);
+            let mut record = [0; 8];
+            // The pipe ends without a record when exec has closed it.
+            if reader.read_exact(&mut record).is_err() {
+                return Ok(child.as_raw());
+            }
+            let _ = waitpid(child, None);
+            let errno = Errno::from_raw(i32::from_ne_bytes([record[4], record[5], record[6], record[7]]));
+            Err(fault(STEPS.get(usize::from(record[0])).unwrap_or(&"start"), errno))
+        }
+    }
+}
+
+/// Steps between fork and exec, by the number that the child reports.
+const STEPS: [&str; 6] = ["setsid", "signal mask", "out-of-memory score", "user namespace", "descriptors", "exec"];
+
+/// Runs in the child; returns only when a step failed.
+fn become_role(executable: &Executable, start: &Start<'_>, title: &CStr, environment: &[&CStr]) -> (u8, Errno) {
+    let errno = |fault: io::Error| Errno::from_raw(fault.raw_os_error().unwrap_or(nix::libc::EIO));
+    // A session of its own: Ctrl-C in a terminal reaches the parent alone.
+    if let Err(fault) = nix::unistd::setsid() {
+        return (0, fault);
+    }
+    if let Err(fault) = signal::unblock_all() {
+        return (1, errno(fault));
+    }
+    // When memory runs out the kernel should take a worker, which is replaced, not the parent. Raising it needs no privilege.
+    let _ = std::fs::write("/proc/self/oom_score_adj", "300");
+    if start.user_namespace
+        && let Err(fault) = enter_user_namespace()
+    {
+        return (3, errno(fault));
+    }
+    if let Err(fault) = place_descriptors(start) {
+        return (4, fault);
+    }
+    match nix::unistd::execveat(&executable.0, c"", &[title], environment, AtFlags::AT_EMPTY_PATH) {
+        Err(fault) => (5, fault),
+        Ok(never) => match never {},
+    }
+}
+
+/// Maps the caller's ids onto themselves, so that files keep their owners' numbers. Done before exec, so that the memory of
+/// the role belongs to the namespace and its maker may audit it.
+fn enter_user_namespace() -> io::Result<()> {
+    let (uid, gid) = privilege::own_ids();
+    nix::sched::unshare(CloneFlags::CLONE_NEWUSER)?;
+    std::fs::write("/proc/self/setgroups", "deny")?;
+    std::fs::write("/proc/self/uid_map", format!("{uid} {uid} 1"))?;
+    std::fs::write("/proc/self/gid_map", format!("{gid} {gid} 1"))?;
+    // What building the jail takes (mounts, chroot, emptying the bounding set): given up with the rest in the role.
+    privilege::keep_over_exec(&[Capability::CAP_SYS_ADMIN, Capability::CAP_SYS_CHROOT, Capability::CAP_SETPCAP])
+}
+
+/// Puts the given descriptors at their numbers. They are first moved out of the way: a number to be filled may be that of
+/// one still needed.
+fn place_descriptors(start: &Start<'_>) -> Result<(), Errno> {
+    const OUT_OF_THE_WAY: RawFd = 200;
+    let standard = [start.null, start.null, start.null];
+    let mut moved = Vec::new();
+    for descriptor in standard.iter().chain(start.given) {
+        let number = fcntl(descriptor, FcntlArg::F_DUPFD_CLOEXEC(OUT_OF_THE_WAY))?;
+        // SAFETY: F_DUPFD_CLOEXEC has just made this descriptor.
+        moved.push(unsafe { OwnedFd::from_raw_fd(number) });
+    }
+    for (descriptor, number) in moved.iter().zip(0..) {
+        // SAFETY: dup2(2) touches no memory. What had the number before is closed; in this child, which goes on only to
+        // exec or _exit, no owner of it is used any more: the executable and the report pipe were opened above 5.
+        Errno::result(unsafe { nix::libc::dup2(descriptor.as_raw_fd(), number) })?;
+    }
+    Ok(())
+}
+
+fn pipe() -> Result<(std::fs::File, OwnedFd), Errno> {
+    let (reader, writer) = nix::unistd::pipe2(OFlag::O_CLOEXEC)?;
+    Ok((reader.into(), above_given(writer)?))
+}
+
+/// Moves a descriptor above the numbers that a role's descriptors are put at.
+fn above_given(descriptor: OwnedFd) -> Result<OwnedFd, Errno> {
+    const ABOVE: RawFd = 64;
+    let number = fcntl(descriptor.as_fd(), FcntlArg::F_DUPFD_CLOEXEC(ABOVE))?;
+    // SAFETY: F_DUPFD_CLOEXEC has just made this descriptor.
+    Ok(unsafe { OwnedFd::from_raw_fd(number) })
+}
+
+/// How a process ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    Exited(i32),
+    Signalled(i32),
+}
+
+impl std::fmt::Display for Ended {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Ended::Exited(status) => write!(f, "exit status {status}"),
+            Ended::Signalled(number) => match Signal::try_from(*number) {
+                Ok(signal) => write!(f, "{}", signal.as_str()),
+                Err(_) => write!(f, "signal {number}"),
+            },
+        }
+    }
+}
+
+/// The next child that has ended, if one has.
+pub fn reap() -> Option<(i32, Ended)> {
+    match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
+        Ok(WaitStatus::Exited(child, status)) => Some((child.as_raw(), Ended::Exited(status))),
+        Ok(WaitStatus::Signaled(child, signal, _)) => Some((child.as_raw(), Ended::Signalled(signal as i32))),
+        _ => None,
+    }
+}
+
+/// Ends a process at once; one that has already ended is no error.
+pub fn kill(pid: i32) {
+    let _ = nix::sys::signal::kill(Pid::from_raw(pid), Signal::SIGKILL);
+}
+
+/// The process that started this one.
+pub fn parent_id() -> i32 {
+    nix::unistd::getppid().as_raw()
+}
+
+pub fn own_id() -> i32 {
+    nix::unistd::getpid().as_raw()
+}
+
+/// CPUs this process may run on.
+pub fn cpus() -> u16 {
+    let set = nix::sched::sched_getaffinity(Pid::from_raw(0));
+    let count = set.map_or(1, |set| (0..nix::sched::CpuSet::count()).filter(|cpu| set.is_set(*cpu).unwrap_or(false)).count());
+    u16::try_from(count.max(1)).unwrap_or(u16::MAX)
+}
+
+/// Raises the soft limit of open files to the hard one and returns it.
+pub fn raise_file_limit() -> u64 {
+    use nix::sys::resource::{Resource, getrlimit, setrlimit};
+    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap_or((1024, 1024));
+    // An unlimited or huge hard limit would only make kernel tables larger than any use of them.
+    let wanted = hard.min(1 << 20);
+    if setrlimit(Resource::RLIMIT_NOFILE, wanted, hard).is_ok() { wanted } else { soft }
+}
+
+/// Makes sure that 0, 1 and 2 are open, so that nothing opened later is mistaken for a standard stream.
+///
+/// # Errors
+/// The errno of open(2).
+pub fn reserve_standard_descriptors() -> io::Result<()> {
+    loop {
+        let descriptor = super::socket::null()?;
+        if descriptor.as_raw_fd() > 2 {
+            return Ok(());
+        }
+        std::mem::forget(descriptor);
+    }
+}

@@ -1,0 +1,60 @@
+//! Signals as records of a descriptor (signalfd(2)); there are no handlers in this program.
+
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+
+/// The signals that the parent acts on.
+pub struct Signals(SignalFd);
+
+/// One signal that arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arrived {
+    /// TERM or INT: stop now.
+    Stop,
+    /// QUIT: finish what runs, then stop.
+    Drain,
+    /// A process that this one started has ended.
+    Child,
+}
+
+impl Signals {
+    /// Blocks the signals and opens the descriptor they arrive on; HUP, USR1 and USR2 have no meaning yet and are ignored.
+    ///
+    /// # Errors
+    /// The errno of sigprocmask(2) or signalfd(2).
+    pub fn block() -> io::Result<Signals> {
+        let mut set = SigSet::empty();
+        for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGCHLD, Signal::SIGHUP, Signal::SIGUSR1, Signal::SIGUSR2] {
+            set.add(signal);
+        }
+        set.thread_block()?;
+        Ok(Signals(SignalFd::with_flags(&set, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?))
+    }
+
+    /// The next signal, if one has arrived.
+    pub fn next(&self) -> Option<Arrived> {
+        loop {
+            let record = self.0.read_signal().ok().flatten()?;
+            let signal = i32::try_from(record.ssi_signo).ok().and_then(|number| Signal::try_from(number).ok());
+            match signal {
+                Some(Signal::SIGTERM | Signal::SIGINT) => return Some(Arrived::Stop),
+                Some(Signal::SIGQUIT) => return Some(Arrived::Drain),
+                Some(Signal::SIGCHLD) => return Some(Arrived::Child),
+                _ => {}
+            }
+        }
+    }
+}
+
+impl AsFd for Signals {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// Unblocks every signal: what a new process starts with.
+pub(super) fn unblock_all() -> io::Result<()> {
+    Ok(SigSet::empty().thread_set_mask()?)
+}

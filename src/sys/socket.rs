@@ -1,0 +1,247 @@
+//! Sockets: listeners (tcp(7)), connections of clients, and the SOCK_SEQPACKET pairs between processes (unix(7)).
+//!
+//! The parent listens and makes pairs; workers accept, receive and send; `log` receives.
+
+use nix::errno::Errno;
+use nix::libc;
+use nix::sys::socket::{self, ControlMessage, ControlMessageOwned, MsgFlags, SockFlag, SockaddrStorage, sockopt};
+use std::fs::File;
+use std::io::{self, IoSlice, IoSliceMut};
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+
+/// Opens a TCP listener; an IPv6 wildcard address also takes IPv4.
+///
+/// Options that connections inherit are set here once, so that none is set per connection.
+///
+/// # Errors
+/// The errno of socket(2), setsockopt(2), bind(2) or listen(2).
+pub fn listen(address: SocketAddr) -> io::Result<OwnedFd> {
+    let storage = SockaddrStorage::from(address);
+    let family = if address.is_ipv6() { socket::AddressFamily::Inet6 } else { socket::AddressFamily::Inet };
+    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+    let listener = socket::socket(family, socket::SockType::Stream, flags, None)?;
+    socket::setsockopt(&listener, sockopt::ReuseAddr, &true)?;
+    if address.is_ipv6() {
+        socket::setsockopt(&listener, sockopt::Ipv6V6Only, &!address.ip().is_unspecified())?;
+    }
+    socket::setsockopt(&listener, sockopt::TcpNoDelay, &true)?;
+    defer_accept(&listener)?;
+    socket::bind(listener.as_raw_fd(), &storage)?;
+    socket::listen(&listener, socket::Backlog::new(BACKLOG)?)?;
+    Ok(listener)
+}
+
+/// Whether listening failed because this host has no IPv6.
+pub fn is_without_ipv6(fault: &io::Error) -> bool {
+    matches!(fault.raw_os_error().map(Errno::from_raw), Some(Errno::EAFNOSUPPORT | Errno::EADDRNOTAVAIL))
+}
+
+/// A connection is handed over only when its first bytes have come: one wake-up less, and no descriptor for who sends nothing.
+fn defer_accept(listener: &OwnedFd) -> io::Result<()> {
+    const SIZE: libc::socklen_t = 4;
+    let seconds: libc::c_int = 10;
+    // SAFETY: the option value is a live c_int of four bytes, as tcp(7) says.
+    let result = unsafe {
+        libc::setsockopt(listener.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, (&raw const seconds).cast(), SIZE)
+    };
+    Ok(Errno::result(result).map(drop)?)
+}
+
+/// The address that a listener has, with the port that the kernel chose for port 0.
+///
+/// # Errors
+/// The errno of getsockname(2).
+pub fn local_address(listener: &OwnedFd) -> io::Result<SocketAddr> {
+    let storage: SockaddrStorage = socket::getsockname(listener.as_raw_fd())?;
+    if let Some(v4) = storage.as_sockaddr_in() {
+        return Ok(SocketAddr::from(std::net::SocketAddrV4::from(*v4)));
+    }
+    let v6 = storage.as_sockaddr_in6().ok_or(io::ErrorKind::InvalidData)?;
+    Ok(SocketAddr::from(std::net::SocketAddrV6::from(*v6)))
+}
+
+/// Whether a socket still listens. A hijacked worker can turn a listener into a socket that dials (`shutdown(SHUT_RD)`);
+/// such a one is not handed out again.
+pub fn is_listening(listener: &OwnedFd) -> bool {
+    socket::getsockopt(listener, sockopt::AcceptConn).unwrap_or(false)
+}
+
+/// Takes one connection off a listener, with the client's address (IPv4 as IPv4 on an IPv6 socket too).
+///
+/// # Errors
+/// The errno of accept4(2): `EAGAIN` where none waits, `EMFILE` and `ENFILE` where descriptors run out.
+pub fn accept(listener: BorrowedFd<'_>) -> io::Result<(OwnedFd, IpAddr)> {
+    let mut storage = std::mem::MaybeUninit::<libc::sockaddr_storage>::zeroed();
+    let mut length = libc::socklen_t::try_from(size_of::<libc::sockaddr_storage>()).map_err(|_| io::ErrorKind::InvalidInput)?;
+    let flags = libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+    // SAFETY: `storage` and `length` are live; the kernel writes at most `length` bytes of address and the length it has.
+    let result = unsafe { libc::accept4(listener.as_raw_fd(), storage.as_mut_ptr().cast(), &raw mut length, flags) };
+    let descriptor = Errno::result(result)?;
+    // SAFETY: accept4(2) succeeded, so the descriptor is new and nobody else's.
+    let connection = unsafe { OwnedFd::from_raw_fd(descriptor) };
+    // SAFETY: zeroed before, and any bytes are a valid sockaddr_storage.
+    let storage = unsafe { storage.assume_init() };
+    Ok((connection, ip_of(&storage)))
+}
+
+fn ip_of(storage: &libc::sockaddr_storage) -> IpAddr {
+    match i32::from(storage.ss_family) {
+        libc::AF_INET => {
+            // SAFETY: the family says that the storage, which is large and aligned enough for every family, holds this type.
+            let v4 = unsafe { &*std::ptr::from_ref(storage).cast::<libc::sockaddr_in>() };
+            IpAddr::from(v4.sin_addr.s_addr.to_ne_bytes())
+        }
+        libc::AF_INET6 => {
+            // SAFETY: as above.
+            let v6 = unsafe { &*std::ptr::from_ref(storage).cast::<libc::sockaddr_in6>() };
+            IpAddr::from(v6.sin6_addr.s6_addr).to_canonical()
+        }
+        _ => IpAddr::from([0, 0, 0, 0]),
+    }
+}
+
+/// Receives what a client sent; 0: it has ended its side.
+///
+/// # Errors
+/// The errno of recv(2).
+pub fn receive(connection: &OwnedFd, buffer: &mut [u8]) -> io::Result<usize> {
+    Ok(socket::recv(connection.as_raw_fd(), buffer, MsgFlags::empty())?)
+}
+
+/// Sends to a client; a short count when its window is full.
+///
+/// # Errors
+/// The errno of write(2).
+pub fn send(connection: &OwnedFd, bytes: &[u8]) -> io::Result<usize> {
+    Ok(nix::unistd::write(connection, bytes)?)
+}
+
+/// Sends to a client from two places in one call.
+///
+/// # Errors
+/// The errno of writev(2).
+pub fn send_both(connection: &OwnedFd, first: &[u8], second: &[u8]) -> io::Result<usize> {
+    Ok(nix::sys::uio::writev(connection, &[IoSlice::new(first), IoSlice::new(second)])?)
+}
+
+/// Sends to a client what more will follow at once, so that it leaves in one segment with it.
+///
+/// # Errors
+/// The errno of send(2).
+pub fn send_more(connection: &OwnedFd, bytes: &[u8]) -> io::Result<usize> {
+    Ok(socket::send(connection.as_raw_fd(), bytes, MsgFlags::from_bits_retain(libc::MSG_MORE) | MsgFlags::MSG_NOSIGNAL)?)
+}
+
+/// Sends part of a file to a client (sendfile(2)); 0: the file has become shorter than it was.
+///
+/// # Errors
+/// The errno of sendfile(2).
+pub fn send_file(connection: &OwnedFd, file: BorrowedFd<'_>, offset: u64, length: u64) -> io::Result<u64> {
+    /// One call sends at most this much, so that one fast client does not keep the worker from the others.
+    const TURN: u64 = 1 << 20;
+    let mut position = i64::try_from(offset).map_err(|_| io::ErrorKind::InvalidInput)?;
+    let count = usize::try_from(length.min(TURN)).map_err(|_| io::ErrorKind::InvalidInput)?;
+    let sent = nix::sys::sendfile::sendfile(connection, file, Some(&mut position), count)?;
+    u64::try_from(sent).map_err(|_| io::ErrorKind::InvalidData.into())
+}
+
+/// Ends the sending side: the client sees the end, while what it still sends can be read.
+///
+/// # Errors
+/// The errno of shutdown(2).
+pub fn end_sending(connection: &OwnedFd) -> io::Result<()> {
+    Ok(socket::shutdown(connection.as_raw_fd(), socket::Shutdown::Write)?)
+}
+
+/// A connected pair that keeps message boundaries; both ends do not block.
+///
+/// # Errors
+/// The errno of socketpair(2).
+pub fn packet_pair() -> io::Result<(OwnedFd, OwnedFd)> {
+    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+    Ok(socket::socketpair(socket::AddressFamily::Unix, socket::SockType::SeqPacket, None, flags)?)
+}
+
+/// Sends one packet; never blocks.
+///
+/// # Errors
+/// `WouldBlock` when the receiver is behind, `BrokenPipe` and `ConnectionReset` when it is gone.
+pub fn send_packet(channel: &OwnedFd, packet: &[u8]) -> io::Result<()> {
+    let sent = nix::unistd::write(channel, packet)?;
+    if sent == packet.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
+}
+
+/// Sends one packet with descriptors. Only the parent does: no other role's filter has sendmsg(2).
+///
+/// # Errors
+/// As [`send_packet`].
+pub fn send_packet_with(channel: &OwnedFd, packet: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+    let raw: Vec<RawFd> = descriptors.iter().map(AsRawFd::as_raw_fd).collect();
+    let rights = [ControlMessage::ScmRights(&raw)];
+    let sent = socket::sendmsg::<()>(channel.as_raw_fd(), &[IoSlice::new(packet)], &rights, MsgFlags::MSG_NOSIGNAL, None)?;
+    if sent == packet.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
+}
+
+/// Receives one packet and takes no descriptors: without a control buffer the kernel drops any that are sent.
+/// Returns its real length, which is larger than the buffer for a packet that was cut; 0: the other side is gone.
+///
+/// # Errors
+/// The errno of recv(2); `WouldBlock` when none waits.
+pub fn receive_packet(channel: &OwnedFd, buffer: &mut [u8]) -> io::Result<usize> {
+    Ok(socket::recv(channel.as_raw_fd(), buffer, MsgFlags::MSG_TRUNC)?)
+}
+
+/// Receives one packet with up to [`DESCRIPTORS_MAX`] descriptors. Only from the parent.
+///
+/// # Errors
+/// As [`receive_packet`]; also when more descriptors came than there is room for.
+pub fn receive_packet_with(channel: &OwnedFd, buffer: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
+    let mut control = nix::cmsg_space!([RawFd; DESCRIPTORS_MAX]);
+    let mut parts = [IoSliceMut::new(buffer)];
+    let flags = MsgFlags::MSG_CMSG_CLOEXEC | MsgFlags::MSG_TRUNC;
+    let message = socket::recvmsg::<()>(channel.as_raw_fd(), &mut parts, Some(&mut control), flags)?;
+    let mut descriptors = Vec::new();
+    for part in message.cmsgs()? {
+        if let ControlMessageOwned::ScmRights(raw) = part {
+            // SAFETY: the kernel has just made these descriptors for this process; nothing else owns them.
+            descriptors.extend(raw.into_iter().map(|raw| unsafe { OwnedFd::from_raw_fd(raw) }));
+        }
+    }
+    Ok((message.bytes, descriptors))
+}
+
+/// The descriptor of this number, which the parent put there before the program started.
+///
+/// # Errors
+/// `EBADF` where there is none, as when a role is started by hand.
+pub fn inherited(number: RawFd) -> io::Result<OwnedFd> {
+    // SAFETY: only looks whether the number is open; a closed one is an error, not undefined.
+    let borrowed = unsafe { BorrowedFd::borrow_raw(number) };
+    nix::fcntl::fcntl(borrowed, nix::fcntl::FcntlArg::F_GETFD)?;
+    // SAFETY: it is open, and by the start order of a role nothing else in this process owns it: each role takes each
+    // number once, before it opens anything itself.
+    Ok(unsafe { OwnedFd::from_raw_fd(number) })
+}
+
+/// A copy of a descriptor that is closed on exec.
+///
+/// # Errors
+/// The errno of fcntl(2).
+pub fn copy(descriptor: impl AsFd) -> io::Result<OwnedFd> {
+    descriptor.as_fd().try_clone_to_owned()
+}
+
+/// `/dev/null` for reading and writing.
+///
+/// # Errors
+/// The errno of open(2).
+pub fn null() -> io::Result<OwnedFd> {
+    Ok(File::options().read(true).write(true).open("/dev/null")?.into())
+}
+
+/// Descriptors that one packet may carry.
+pub const DESCRIPTORS_MAX: usize = 64;
+
+/// Connections that wait to be accepted; the kernel caps it at net.core.somaxconn.
+const BACKLOG: i32 = 4096;

@@ -1,0 +1,127 @@
+//! anchorite.toml(5) and the code name the same keys, with the same defaults, and the manual's examples are accepted.
+
+use anchorite::config::{known_keys, parse};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// A key as the manual describes it.
+struct Described {
+    table: String,
+    key: String,
+    /// As TOML; `None`: none, or none that can be written down.
+    default: Option<String>,
+}
+
+fn manual() -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("man/anchorite.toml.5");
+    std::fs::read_to_string(path).expect("the manual is there")
+}
+
+/// mdoc's quotes as TOML has them.
+fn plain(text: &str) -> String {
+    text.replace("\\(dq", "\"")
+}
+
+/// `.Ss [table]` begins a table, `.It Ic key` a key, until the next section.
+fn described(manual: &str) -> Vec<Described> {
+    let (mut table, mut found) = (None, Vec::<Described>::new());
+    let mut lines = manual.lines().peekable();
+    while let Some(line) = lines.next() {
+        if line.starts_with(".Sh ") || line.starts_with(".Ss ") {
+            table = line.strip_prefix(".Ss [").map(|name| name.trim_matches(['[', ']']).to_owned());
+        }
+        let Some(table) = &table else { continue };
+        if let Some(key) = line.strip_prefix(".It Ic ").and_then(|rest| rest.split(' ').next()) {
+            found.push(Described {
+                table: table.clone(),
+                key: key.to_owned(),
+                default: None,
+            });
+        }
+        if let (Some(rest), Some(last)) = (line.strip_prefix("Default:"), found.last_mut()) {
+            last.default = default(rest.trim(), lines.peek().copied().unwrap_or(""));
+        }
+    }
+    found
+}
+
+/// What stands behind "Default:", on its line or on the next.
+fn default(rest: &str, next: &str) -> Option<String> {
+    let number = rest.trim_end_matches('.');
+    if rest == "none." {
+        Some("[]".to_owned())
+    } else if number.parse::<u32>().is_ok() {
+        Some(number.to_owned())
+    } else if !rest.is_empty() {
+        None
+    } else if let Some(value) = next.strip_prefix(".Li ") {
+        Some(plain(value.trim_end_matches(" .")))
+    } else {
+        next.strip_prefix(".Pa ").map(|path| format!("{:?}", path.trim_end_matches(" .")))
+    }
+}
+
+/// The literal blocks below a heading.
+fn literal_blocks(manual: &str, heading: &str) -> Vec<String> {
+    let section = manual.split(&format!(".Sh {heading}\n")).nth(1).expect("the section is there");
+    let section = section.split("\n.Sh ").next().unwrap_or("");
+    let blocks = section.split(".Bd -literal").skip(1);
+    let content = |block: &str| Some(plain(block.split_once('\n')?.1.split(".Ed").next()?));
+    blocks.filter_map(content).collect()
+}
+
+#[test]
+fn the_manual_describes_every_key_once_and_no_other() {
+    let mut described: Vec<String> = described(&manual()).iter().map(|d| format!("{}.{}", d.table, d.key)).collect();
+    let mut known: Vec<String> = known_keys().map(|(table, key)| format!("{table}.{key}")).collect();
+    described.sort();
+    known.sort();
+    assert_eq!(described, known, "left: the manual; right: the code");
+}
+
+#[test]
+fn the_defaults_of_the_manual_are_those_of_the_code() {
+    let mut tables = BTreeMap::<String, String>::new();
+    let mut without = Vec::new();
+    for Described { table, key, default } in described(&manual()) {
+        match default {
+            Some(value) => tables.entry(table).or_default().push_str(&format!("{key} = {value}\n")),
+            None => without.push(format!("{table}.{key}")),
+        }
+    }
+    // The group's default depends on the user; a root has none.
+    assert_eq!(without, ["server.group", "jail.root", "site.root"]);
+    tables.get_mut("server").unwrap().push_str("group = \"anchorite\"\n");
+    tables.get_mut("site").unwrap().push_str("root = \"/srv/www\"\n");
+    let header = |table: &str| {
+        if table == "site" {
+            "[[site]]".to_owned()
+        } else {
+            format!("[{table}]")
+        }
+    };
+    let text: String = tables.iter().map(|(table, keys)| format!("{}\n{keys}\n", header(table))).collect();
+    let file = Path::new("/etc/anchorite/anchorite.toml");
+    let written = parse(&text, file).unwrap_or_else(|faults| panic!("{faults}"));
+    assert_eq!(
+        written,
+        parse("[[site]]\nroot = \"/srv/www\"\n", file).unwrap(),
+        "left: the manual; right: the code"
+    );
+}
+
+#[test]
+fn the_examples_of_the_manual_are_accepted() {
+    let examples = literal_blocks(&manual(), "EXAMPLES");
+    assert_eq!(examples.len(), 2);
+    for text in examples {
+        parse(&text, Path::new("/etc/anchorite/anchorite.toml")).unwrap_or_else(|faults| panic!("{faults}"));
+    }
+}
+
+#[test]
+fn the_fault_that_the_manual_shows_is_told_so() {
+    let text = "# a comment\n[server]\nlisen = [\"[::]:80\"]\n[[site]]\nroot = \"/srv/www\"\n";
+    let faults = parse(text, Path::new("/etc/anchorite/anchorite.toml")).unwrap_err();
+    assert_eq!(literal_blocks(&manual(), "DIAGNOSTICS"), [format!("{faults}\n")]);
+}
