@@ -1,1 +1,31 @@
-//! (under construction)
+//! Black-box tests of the program: one file per feature, each named as a person who uses the server would name it. The
+//! ids in comments and tables (`F01`, `P07`, …) are those of the cases the server is built against; see SECURITY.md.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::disallowed_methods,
+    reason = "a test ends by panicking, and starts processes, opens files and dials as any user of the machine would"
+)]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod access_log;
+mod conditional;
+mod configuration;
+mod error_log;
+mod faults;
+mod framing;
+mod hidden;
+mod hosts;
+mod keep_alive;
+mod limits;
+mod listing;
+mod non_root;
+mod options_and_methods;
+mod paths;
+mod range;
+mod special_files;
+mod start;
+mod static_files;
+mod symlinks;

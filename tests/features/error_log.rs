@@ -1,0 +1,59 @@
+//! The error log: one line for one fault, with what an administrator needs to mend it.
+
+use crate::support::{Configuration, Root, Server, needs_root};
+
+#[test]
+fn a_file_that_may_not_be_read_is_one_line_with_path_and_reason() {
+    needs_root!();
+    let root = Root::with_index();
+    let path = root.file("private.txt", "private");
+    root.mode("private.txt", 0o600);
+    let server = Server::run(&Configuration::of(&root.path()));
+    server.get("/private.txt").must_be(&[403]);
+    let about = || {
+        let text = std::fs::read_to_string(server.home().join("error.log")).unwrap_or_default();
+        text.lines()
+            .filter(|line| line.contains("private.txt"))
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    crate::support::wait_until(crate::support::PATIENCE, || !about().is_empty());
+    std::thread::sleep(std::time::Duration::from_millis(200));
+    let lines = about();
+    assert_eq!(lines.len(), 1, "{lines:#?}");
+    let line = &lines[0];
+    assert!(line.contains(path.to_str().unwrap()), "the path on disk: {line}");
+    assert!(
+        line.to_ascii_lowercase().contains("permission denied") || line.contains("EACCES"),
+        "the reason: {line}"
+    );
+    assert!(line.contains("127.0.0.1"), "the client: {line}");
+}
+
+#[test]
+fn what_is_merely_missing_is_no_error() {
+    let root = Root::with_index();
+    let server = Server::run(&Configuration::of(&root.path()));
+    server.get("/none").must_be(&[404]);
+    server.exchange("BAD\r\n\r\n", "GET").must_be(&[400]);
+    server.wait_for_lines("access.log", 2);
+    let text = std::fs::read_to_string(server.home().join("error.log")).unwrap_or_default();
+    assert!(!text.contains("/none"), "{text}");
+}
+
+#[test]
+fn names_in_error_lines_are_escaped() {
+    needs_root!();
+    let root = Root::with_index();
+    root.file("x\nforged\x1b[31m.txt", "private");
+    root.mode("x\nforged\x1b[31m.txt", 0o600);
+    let server = Server::run(&Configuration::of(&root.path()));
+    server.get("/x%0aforged%1b%5b31m.txt").must_be(&[403]);
+    let lines = server.wait_for_lines("error.log", 1);
+    let about: Vec<_> = lines.iter().filter(|line| line.contains("forged")).collect();
+    assert_eq!(about.len(), 1, "{lines:#?}");
+    for line in &lines {
+        assert!(line.bytes().all(|byte| (0x20..0x7f).contains(&byte)), "{line:?}");
+        assert!(!line.starts_with("forged"));
+    }
+}
