@@ -273,15 +273,11 @@ fn condition(argument: &Argument) -> Result<String> {
         "qword" => u64::MAX,
         other => return Err(format!("unknown width \"{other}\"").into()),
     };
-    let mask = match &argument.op {
-        Value::String(op) if op == "eq" => bits,
-        Value::Object(op) => {
-            op.get("masked_eq")
-                .and_then(Value::as_u64)
-                .ok_or("the operator is not eq or masked_eq")?
-                & bits
-        }
-        other => return Err(format!("the operator {other} is not eq or masked_eq").into()),
+    let mask = if argument.op.as_str() == Some("eq") {
+        Some(bits)
+    } else {
+        argument.op.get("masked_eq").and_then(Value::as_u64)
     };
+    let mask = mask.ok_or_else(|| format!("the operator {} is not eq or masked_eq", argument.op))? & bits;
     Ok(format!("mask: {mask}, value: {}", argument.val))
 }

@@ -4,7 +4,7 @@
 use super::cell::Cells;
 use super::child::Nursery;
 use super::report::{Report, announce};
-use super::supervise::Supervisor;
+use super::supervise::{START_MS, Supervisor};
 use crate::config::{Config, LogTarget};
 use crate::ipc::messages::ToParent;
 use crate::ipc::{Channel, Received, birth, lines};
@@ -17,7 +17,6 @@ use crate::sys::signal::Signals;
 use crate::sys::{clock, landlock, log_file, panic, proc, proof, seccomp, socket, title};
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
-use std::time::Duration;
 
 /// How the start is told to whoever started the service.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -211,7 +210,7 @@ fn prove(nursery: &mut Nursery) -> Result<Vec<Layer>, String> {
 
 /// Waits for the word of a process that proves the sandbox; `None`: it ended without one, or kept silent.
 fn proof_of(channel: &Channel) -> Option<ToParent> {
-    let deadline = clock::monotonic_ms() + u64::try_from(START_TIMEOUT.as_millis()).unwrap_or(0);
+    let deadline = clock::monotonic_ms() + START_MS;
     let mut poller = Poller::new().ok()?;
     poller.add(channel, Interest::Input, 0).ok()?;
     while clock::monotonic_ms() < deadline {
@@ -272,6 +271,3 @@ fn tell(announcement: &Announce, listeners: &[OwnedFd], missing: &[Layer], worke
 }
 
 const SERVICE_USER: &str = "anchorite";
-
-/// How long a role may take to confine itself.
-pub(super) const START_TIMEOUT: Duration = Duration::from_secs(10);

@@ -5,7 +5,6 @@
 
 use super::child::{Child, Nursery, State};
 use super::report::{Report, announce};
-use super::start::START_TIMEOUT;
 use crate::config::{Level, Limits};
 use crate::ipc::messages::{ToLog, ToParent, ToWorker};
 use crate::ipc::{Channel, Received, birth};
@@ -520,7 +519,7 @@ const FIRST_WORKER: usize = 1;
 const SIGNALS: u64 = u64::MAX;
 
 /// How long a process may take to confine itself.
-const START_MS: u64 = START_TIMEOUT.as_millis() as u64;
+pub(super) const START_MS: u64 = 10_000;
 
 /// TERM and INT: how long responses that are under way may take.
 const STOP_GRACE_MS: u64 = 2_000;
