@@ -19,9 +19,7 @@ impl Report {
     /// Writes one line to the error log.
     pub(super) fn line(&self, level: Level, text: &str) {
         if level <= self.level {
-            let mut escaped = Vec::new();
-            lines::escape(text.as_bytes(), &mut escaped);
-            let _ = log_file::append(&self.error_log, &lines::error_line(level, "parent", &escaped));
+            let _ = log_file::append(&self.error_log, &lines::error_line(level, "parent", text.as_bytes()));
         }
     }
 }

@@ -5,6 +5,7 @@ use super::files::{self, Content, Files, Served};
 use super::log::{Exchange, Log};
 use super::response::{self, Head, Persistence};
 use crate::config::{Level, Limits, WorkerSlice};
+use crate::ipc::lines;
 use crate::proto::conditional::{self, Precondition, Validators};
 use crate::proto::head::{Framing, HeadLimits, Method, Request, Version};
 use crate::proto::range::{self, Range};
@@ -284,7 +285,7 @@ impl Service {
                 self.complain(
                     incoming,
                     site,
-                    &format!("read \"{}\": {fault}", String::from_utf8_lossy(plan.lookup().path)),
+                    &format!("read {}: {fault}", self.files.name(site, plan.lookup().path)),
                 );
                 return self.page(incoming, Status::INTERNAL_SERVER_ERROR, &[]);
             }
@@ -456,10 +457,9 @@ impl Service {
         }
         self.said.insert(key, now);
         let name = self.sites.get(site).name.first().map_or("", String::as_str);
-        let line = String::from_utf8_lossy(incoming.request.line);
-        let root = self.sites.get(site).root.display();
+        let line = lines::escaped(incoming.request.line);
         let text = format!(
-            "client {}, site \"{name}\" ({root}), request \"{line}\": {fault} (uid {})",
+            "client {}, site \"{name}\", request \"{line}\": {fault} (uid {})",
             incoming.client, self.uid
         );
         self.log.error(Level::Error, &text);
