@@ -2,7 +2,10 @@
 
 use crate::config::Level;
 use crate::ipc::lines;
-use crate::sys::log_file;
+use crate::role::{Layer, Role};
+use crate::sys::policy::Policy;
+use crate::sys::privilege::Identity;
+use crate::sys::{landlock, log_file};
 use std::os::fd::OwnedFd;
 
 /// Where the parent's own lines go.
@@ -28,4 +31,24 @@ impl Report {
 pub(super) fn announce(text: &str) {
     use std::io::Write;
     let _ = writeln!(std::io::stderr(), "anchorite: {text}");
+}
+
+/// One line that says how the service is confined, and in capitals what is missing of it.
+pub(super) fn confinement(workers: u16, identity: Identity, chrooted: bool, missing: &[Layer]) -> String {
+    let layer = |layer, present: String, absent: &str| if missing.contains(&layer) { absent.to_owned() } else { present };
+    let s = if workers == 1 { "" } else { "s" };
+    let namespace = if identity.rootless { " in user namespaces" } else { "" };
+    let tree = if chrooted { "read-only chroot" } else { "private read-only tree" };
+    let calls = Policy::of(Role::Worker).allow.len();
+    [
+        format!(
+            "confined: {workers} worker{s} and log as uid {} gid {}{namespace}",
+            identity.uid, identity.gid
+        ),
+        layer(Layer::Namespaces, format!("{tree}, no network"), "NO PRIVATE TREE, NO NAMESPACES"),
+        layer(Layer::Seccomp, format!("{calls} system calls"), "NO SECCOMP"),
+        layer(Layer::Landlock, format!("Landlock ABI {}", landlock::version()), "NO LANDLOCK"),
+        "no capabilities; check with \"anchorite audit\"".to_owned(),
+    ]
+    .join(", ")
 }
