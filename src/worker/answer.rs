@@ -28,6 +28,8 @@ pub(super) struct Service {
     pub(super) log: Log,
     /// Responses being made; emptied by whoever sends them.
     pub(super) out: Vec<u8>,
+    /// Bytes that connections hold because their clients do not take them.
+    pub(super) held: usize,
     /// No request is kept alive any more.
     pub(super) stopping: bool,
     server: String,
@@ -54,6 +56,14 @@ struct Line {
     user_agent: Option<Vec<u8>>,
     status: Status,
     sent: u64,
+}
+
+impl FileBody {
+    /// Notes that so many bytes of it were sent.
+    pub(super) fn advance(&mut self, bytes: u64) {
+        self.offset += bytes;
+        self.remaining = self.remaining.saturating_sub(bytes);
+    }
 }
 
 /// What came of a request.
@@ -100,6 +110,7 @@ impl Service {
             clock: Clock::new(),
             log,
             out: Vec::new(),
+            held: 0,
             stopping: false,
             server: server_header,
             uid,
@@ -132,7 +143,9 @@ impl Service {
         if let Err(reject) = target::parse_into(request.path, &mut self.path) {
             return self.refuse(incoming, reject);
         }
+        // An encoded slash decodes to the same bytes as a path that may be known, and yet names no file.
         if matches!(request.method, Method::Get | Method::Head)
+            && self.path.names_file()
             && let Some(file) = self.files.fresh(site, self.path.bytes(), self.clock.now)
         {
             let file = Rc::clone(file);
@@ -407,12 +420,12 @@ impl Service {
                 whole(count(bytes))
             }
             Body::File { file, offset, length } => match &file.content {
-                Content::Memory(bytes) => {
+                Content::Memory(bytes) if length <= COPY_MAX => {
                     let range = usize::try_from(offset).unwrap_or(usize::MAX)..usize::try_from(offset + length).unwrap_or(usize::MAX);
                     self.out.extend_from_slice(bytes.get(range).unwrap_or_default());
                     whole(length)
                 }
-                Content::Open(_) => {
+                Content::Memory(_) | Content::Open(_) => {
                     let line = Line::of(incoming, status, length);
                     let body = FileBody {
                         file,
@@ -497,6 +510,9 @@ fn count(bytes: &[u8]) -> u64 {
 
 /// For pages of our own.
 const HTML: &[u8] = b"text/html; charset=utf-8";
+
+/// A body from memory up to this size is copied behind its head: one buffer, one write(2).
+const COPY_MAX: u64 = 16 * 1024;
 
 /// A request body that nobody wants is read and dropped up to this many bytes to keep the connection; a longer one ends it.
 pub(super) const DISCARD_MAX: u64 = 64 * 1024;
