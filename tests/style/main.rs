@@ -1,1 +1,9 @@
-//! (under construction)
+//! The house rules, checked: rooms and their floors, sizes, and documents that say what the code does.
+
+mod configuration_manual;
+mod policy_documents;
+mod references;
+mod rooms;
+mod seccomp_files;
+mod size;
+mod source;
