@@ -59,7 +59,15 @@ fn uses(path: &Path) -> Vec<Use> {
             }
         }
     }
-    paths.into_iter().filter_map(|names| Some(Use { from: path.to_owned(), path: from_root(&here, &children, names)? })).collect()
+    paths
+        .into_iter()
+        .filter_map(|names| {
+            Some(Use {
+                from: path.to_owned(),
+                path: from_root(&here, &children, names)?,
+            })
+        })
+        .collect()
 }
 
 /// A tree of a `use` declaration as whole paths.
@@ -127,7 +135,11 @@ fn all_uses() -> Vec<Use> {
 /// The floor of each room, from the top, as `src/lib.rs` draws them.
 fn floors() -> BTreeMap<String, usize> {
     let tour = read("src/lib.rs");
-    let drawing = tour.split("//! ```text\n").nth(1).and_then(|rest| rest.split("//! ```").next()).expect("the floors are drawn");
+    let drawing = tour
+        .split("//! ```text\n")
+        .nth(1)
+        .and_then(|rest| rest.split("//! ```").next())
+        .expect("the floors are drawn");
     let rooms = drawing.lines().enumerate().flat_map(|(floor, line)| {
         let rooms = line.trim_start_matches("//!").split_whitespace();
         rooms.map(move |room| (room.to_owned(), floor)).collect::<Vec<_>>()
@@ -137,13 +149,20 @@ fn floors() -> BTreeMap<String, usize> {
 
 /// The room that a file belongs to.
 fn room(path: &Path) -> String {
-    module(path).into_iter().next().unwrap_or_else(|| path.file_stem().expect("a file has a name").to_string_lossy().into_owned())
+    module(path)
+        .into_iter()
+        .next()
+        .unwrap_or_else(|| path.file_stem().expect("a file has a name").to_string_lossy().into_owned())
 }
 
 #[test]
 fn every_room_has_its_floor_and_every_floor_its_rooms() {
     let mut drawn: Vec<String> = floors().into_keys().collect();
-    let rooms: BTreeSet<String> = files("src", ".rs").iter().map(|path| room(path)).filter(|room| room != "lib").collect();
+    let rooms: BTreeSet<String> = files("src", ".rs")
+        .iter()
+        .map(|path| room(path))
+        .filter(|room| room != "lib")
+        .collect();
     drawn.sort();
     assert_eq!(drawn, rooms.into_iter().collect::<Vec<_>>());
 }
@@ -155,11 +174,26 @@ fn the_parser_finds_the_uses() {
         .filter(|found| found.from == Path::new("src/parent/child.rs"))
         .map(|found| found.path.join("::"))
         .collect();
-    for wanted in ["parent::cell::Cells", "parent::verify", "parent::verify::Expected", "ipc::Channel", "sys::process::Start", "role::Layer"] {
+    for wanted in [
+        "parent::cell::Cells",
+        "parent::verify",
+        "parent::verify::Expected",
+        "ipc::Channel",
+        "sys::process::Start",
+        "role::Layer",
+    ] {
         assert!(found.iter().any(|path| path == wanted), "{wanted} in {found:#?}");
     }
-    assert!(all_uses().iter().any(|found| found.from == Path::new("src/cli/mod.rs") && found.path.join("::") == "cli::serve::main"));
-    assert!(all_uses().iter().any(|found| found.from == Path::new("src/main.rs") && found.path[0] == "cli"));
+    assert!(
+        all_uses()
+            .iter()
+            .any(|found| found.from == Path::new("src/cli/mod.rs") && found.path.join("::") == "cli::serve::main")
+    );
+    assert!(
+        all_uses()
+            .iter()
+            .any(|found| found.from == Path::new("src/main.rs") && found.path[0] == "cli")
+    );
 }
 
 #[test]
@@ -167,11 +201,15 @@ fn a_room_uses_only_rooms_on_floors_below_its_own() {
     let floors = floors();
     let mut wrong = Vec::new();
     for Use { from, path } in all_uses() {
-        let (here, Some(there)) = (room(&from), path.first()) else { continue };
+        let (here, Some(there)) = (room(&from), path.first()) else {
+            continue;
+        };
         if here == *there || here == "lib" {
             continue;
         }
-        let floor = floors.get(there).unwrap_or_else(|| panic!("{} uses {path:?}, which is no room", from.display()));
+        let floor = floors
+            .get(there)
+            .unwrap_or_else(|| panic!("{} uses {path:?}, which is no room", from.display()));
         if *floor <= floors[&here] {
             wrong.push(format!("{} uses {}", from.display(), path.join("::")));
         }
@@ -220,7 +258,9 @@ fn unsafe_stays_in_its_fence() {
     for path in files("src", ".rs") {
         let code = without_comments(&read(&path));
         let fenced = path.starts_with("src/sys");
-        let begins = code.split(|c: char| !(c.is_alphanumeric() || c == '_')).any(|word| word == "unsafe");
+        let begins = code
+            .split(|c: char| !(c.is_alphanumeric() || c == '_'))
+            .any(|word| word == "unsafe");
         assert!(fenced || !begins, "{} holds unsafe code", path.display());
         let is_room = path.file_name().is_some_and(|name| name == "mod.rs") && path.iter().count() == 3;
         if is_room || path == Path::new("src/main.rs") {
