@@ -70,6 +70,25 @@ fn every_boundary_has_its_threats_its_mitigation_and_its_tests() {
     }
 }
 
+/// A row of the table of cases begins with an id, and names the files whose tests carry it or a test with another name.
+#[test]
+fn the_cases_of_a_hijacked_worker_are_where_the_table_says() {
+    let text = read("SECURITY.md");
+    let rows: Vec<&str> = text.lines().filter(|line| line.starts_with("| K")).collect();
+    assert!(rows.len() > 30, "{}", rows.len());
+    for row in rows {
+        let id = row[2..].split_whitespace().next().unwrap_or("");
+        for path in quoted(row).into_iter().filter(|word| word.starts_with("tests/")) {
+            let path = path.split("::").next().unwrap_or(path);
+            let there = repository().join(path).exists();
+            assert!(
+                there && read(path).to_lowercase().contains(&id.to_lowercase()),
+                "{id} is not in {path}"
+            );
+        }
+    }
+}
+
 #[test]
 fn the_quick_start_is_two_commands_that_exist() {
     let text = read("README.md");
