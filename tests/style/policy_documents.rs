@@ -104,3 +104,17 @@ fn the_table_of_roles_in_security_md_is_that_of_the_policy() {
 fn the_table_of_roles_in_the_manual_is_that_of_the_policy() {
     compare("man/anchorite-privsep.7", &mdoc());
 }
+
+#[test]
+fn the_numbers_in_the_readme_are_those_of_the_policy() {
+    let readme = read("README.md");
+    let number = |role, field: fn(&Policy) -> usize| field(Policy::of(role));
+    for text in [
+        format!("list of {} system calls", number(Role::Worker, |policy| policy.allow.len())),
+        format!("may     {} system calls", number(Role::Worker, |policy| policy.allow.len())),
+        format!("may   {} system calls", number(Role::Log, |policy| policy.allow.len())),
+        format!("root, {} capabilities", number(Role::Parent, |policy| policy.capabilities.len())),
+    ] {
+        assert!(readme.replace('\n', " ").contains(&text), "README.md does not say \"{text}\"");
+    }
+}
