@@ -45,8 +45,7 @@ struct Facts {
     descriptors: Option<usize>,
 }
 
-/// Every process of every service that runs: parents are known by their title and by running this program or one in its
-/// place, the others by being their children.
+/// Every process of every service that runs: parents are known by their title, the others by being their children.
 fn rows() -> Vec<Row> {
     let mut rows = Vec::new();
     let all: Vec<(i32, String)> = proc::processes()
