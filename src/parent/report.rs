@@ -37,7 +37,8 @@ pub(super) fn announce(text: &str) {
 pub(super) fn confinement(workers: u16, identity: Identity, chrooted: bool, missing: &[Layer]) -> String {
     let layer = |layer, present: String, absent: &str| if missing.contains(&layer) { absent.to_owned() } else { present };
     let s = if workers == 1 { "" } else { "s" };
-    let namespace = if identity.rootless { " in user namespaces" } else { "" };
+    let rootless = identity.rootless && !missing.contains(&Layer::Namespaces);
+    let namespace = if rootless { " in user namespaces" } else { "" };
     let tree = if chrooted { "read-only chroot" } else { "private read-only tree" };
     let calls = Policy::of(Role::Worker).allow.len();
     [

@@ -92,7 +92,7 @@ impl Supervisor {
                 .for_each(Child::condemn);
         } else {
             self.phase = Phase::Serving;
-            self.report.line(Level::Notice, &format!("serving with {workers} workers"));
+            self.report.line(Level::Notice, &format!("serving, workers: {workers}"));
         }
         outcome
     }

@@ -44,6 +44,9 @@ pub struct Start<'a> {
 /// Number of the first descriptor of [`Start::given`]; the numbers below are the standard three.
 pub const FIRST_GIVEN: RawFd = 3;
 
+/// The step that the layer of namespaces takes where the parent is not root.
+pub const USER_NAMESPACE: &str = "user namespace";
+
 /// A step between fork and exec that failed.
 #[derive(Debug)]
 pub struct StartFault {
@@ -90,7 +93,7 @@ const STEPS: [&str; 6] = [
     "setsid",
     "signal mask",
     "out-of-memory score",
-    "user namespace",
+    USER_NAMESPACE,
     "descriptors",
     "exec",
 ];
