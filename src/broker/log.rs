@@ -35,6 +35,8 @@ struct Log {
     /// By token: workers are replaced, so one number may stand for two processes for a moment.
     channels: BTreeMap<u64, (u16, Channel)>,
     next_token: u64,
+    /// Error lines less severe are dropped.
+    level: Level,
     lost: u32,
     /// When the loss was last reported, in monotonic milliseconds.
     reported: u64,
@@ -46,6 +48,7 @@ impl Log {
         born.poller.add(&born.parent, Interest::Input, PARENT)?;
         birth::report_ready(&born.parent, &born.confined)?;
         Ok(Log {
+            level: born.slice.level,
             born,
             files: None,
             channels: BTreeMap::new(),
@@ -79,7 +82,8 @@ impl Log {
     /// Takes one message of the parent; false: it is gone.
     fn obey(&mut self) -> io::Result<bool> {
         match self.born.parent.receive_from_parent() {
-            Received::Message(ToLog::Files, descriptors) => {
+            Received::Message(ToLog::Files { level }, descriptors) => {
+                self.level = level;
                 let mut descriptors = descriptors.into_iter();
                 self.files = descriptors.next().zip(descriptors.next());
             }
@@ -132,7 +136,7 @@ impl Log {
     }
 
     fn append_error(&mut self, level: Level, worker: u16, text: &[u8]) {
-        if level > self.born.slice.level {
+        if level > self.level {
             return;
         }
         let line = lines::error_line(level, &format!("worker {worker}"), text);

@@ -6,7 +6,7 @@ use std::path::Path;
 
 pub(super) fn main(file: &Path) -> u8 {
     match config::load(file) {
-        Ok(config) => parent::run(config, &Announce::Addresses),
+        Ok(config) => parent::run(config, Some(file.to_owned()), &Announce::Addresses),
         Err(faults) => {
             eprintln!("{faults}");
             1

@@ -14,5 +14,5 @@ pub(super) fn main(directory: &Path, listen: SocketAddr) -> u8 {
         }
     };
     let announcement = Announce::Directory(resolved.display().to_string());
-    parent::run(config::serve(resolved, listen), &announcement)
+    parent::run(config::serve(resolved, listen), None, &announcement)
 }

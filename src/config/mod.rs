@@ -53,6 +53,8 @@ pub struct Server {
     pub listen: Vec<SocketAddr>,
     /// Value of the `Server` header; empty: none is sent.
     pub server_header: String,
+    pub control_socket: Option<PathBuf>,
+    pub pid_file: Option<PathBuf>,
 }
 
 /// `[jail]`

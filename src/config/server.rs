@@ -33,6 +33,8 @@ pub(super) fn default() -> Server {
         group: Some(ACCOUNT.to_owned()),
         workers: 0,
         listen: vec![SocketAddr::from(([0u16; 8], 80))],
+        control_socket: None,
+        pid_file: None,
         server_header: "anchorite".to_owned(),
     }
 }

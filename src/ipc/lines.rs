@@ -138,7 +138,8 @@ fn is_plain(byte: u8) -> bool {
     matches!(byte, b' '..=b'~') && byte != b'"' && byte != b'\\'
 }
 
-fn tag(level: Level) -> u8 {
+/// The byte that stands for a level in a packet.
+pub(super) fn tag(level: Level) -> u8 {
     match level {
         Level::Error => b'e',
         Level::Warning => b'w',
@@ -148,7 +149,8 @@ fn tag(level: Level) -> u8 {
     }
 }
 
-fn level(tag: u8) -> Option<Level> {
+/// The level of such a byte.
+pub(super) fn level(tag: u8) -> Option<Level> {
     [Level::Error, Level::Warning, Level::Notice, Level::Info, Level::Debug]
         .into_iter()
         .find(|level| self::tag(*level) == tag)

@@ -2,6 +2,9 @@
 //!
 //! The first byte is the tag; integers are little-endian; a packet of any other length than its tag has is malformed.
 
+use super::lines;
+use crate::config::Level;
+
 /// A message that can go over a channel.
 pub trait Message: Sized {
     /// Longest encoding in bytes.
@@ -21,15 +24,16 @@ pub enum ToWorker {
     Listen { count: u8 },
     /// A new channel to `log`, which was replaced.
     Log,
-    /// Accept no more; finish what runs within this time, then exit.
-    Stop { grace_ms: u32 },
+    /// Accept no more; finish what runs within this time, then exit. Without `idle`, connections that wait for a next request
+    /// may still send it, and are closed behind its response: a newer generation serves, and no client should see a reset.
+    Stop { grace_ms: u32, idle: bool },
 }
 
 /// From `parent` to `log`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ToLog {
-    /// The log files: access, error.
-    Files,
+    /// The log files: access, error; lines of the error log less severe than `level` are dropped.
+    Files { level: Level },
     /// The channel of a worker.
     Channel { worker: u16 },
     /// Write what the channels still hold, then exit.
@@ -52,14 +56,14 @@ pub enum ToParent {
 }
 
 impl Message for ToWorker {
-    const LENGTH_MAX: usize = 5;
+    const LENGTH_MAX: usize = 6;
 
     fn encode(&self, packet: &mut Vec<u8>) {
         match self {
             ToWorker::Listen { count } => packet.extend([1, *count]),
             ToWorker::Log => packet.push(2),
-            ToWorker::Stop { grace_ms } => {
-                packet.push(3);
+            ToWorker::Stop { grace_ms, idle } => {
+                packet.extend([3, u8::from(*idle)]);
                 packet.extend(grace_ms.to_le_bytes());
             }
         }
@@ -69,8 +73,9 @@ impl Message for ToWorker {
         match *packet {
             [1, count] if count > 0 => Some(ToWorker::Listen { count }),
             [2] => Some(ToWorker::Log),
-            [3, a, b, c, d] => Some(ToWorker::Stop {
+            [3, idle @ 0..=1, a, b, c, d] => Some(ToWorker::Stop {
                 grace_ms: u32::from_le_bytes([a, b, c, d]),
+                idle: idle == 1,
             }),
             _ => None,
         }
@@ -90,7 +95,7 @@ impl Message for ToLog {
 
     fn encode(&self, packet: &mut Vec<u8>) {
         match self {
-            ToLog::Files => packet.push(1),
+            ToLog::Files { level } => packet.extend([1, lines::tag(*level)]),
             ToLog::Channel { worker } => {
                 packet.push(2);
                 packet.extend(worker.to_le_bytes());
@@ -101,7 +106,9 @@ impl Message for ToLog {
 
     fn decode(packet: &[u8]) -> Option<ToLog> {
         match *packet {
-            [1] => Some(ToLog::Files),
+            [1, level] => Some(ToLog::Files {
+                level: lines::level(level)?,
+            }),
             [2, a, b] => Some(ToLog::Channel {
                 worker: u16::from_le_bytes([a, b]),
             }),
@@ -112,7 +119,7 @@ impl Message for ToLog {
 
     fn descriptors(&self) -> usize {
         match self {
-            ToLog::Files => 2,
+            ToLog::Files { .. } => 2,
             ToLog::Channel { .. } => 1,
             ToLog::Stop => 0,
         }
@@ -196,8 +203,15 @@ mod tests {
 
     #[test]
     fn every_message_survives_its_encoding_and_no_other_length_does() {
-        round_trip(&[ToWorker::Listen { count: 3 }, ToWorker::Log, ToWorker::Stop { grace_ms: 70_000 }]);
-        round_trip(&[ToLog::Files, ToLog::Channel { worker: 300 }, ToLog::Stop]);
+        round_trip(&[
+            ToWorker::Listen { count: 3 },
+            ToWorker::Log,
+            ToWorker::Stop {
+                grace_ms: 70_000,
+                idle: true,
+            },
+        ]);
+        round_trip(&[ToLog::Files { level: Level::Debug }, ToLog::Channel { worker: 300 }, ToLog::Stop]);
         round_trip(&[
             ToParent::Ready { missing: 5 },
             ToParent::Proved { missing: 1, escape: None },

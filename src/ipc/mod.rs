@@ -9,6 +9,7 @@
 
 pub mod birth;
 mod channel;
+pub mod control;
 pub mod lines;
 pub mod messages;
 

@@ -12,7 +12,6 @@ use std::os::fd::{AsFd, OwnedFd};
 pub(super) struct Nursery {
     pub(super) executable: Executable,
     pub(super) null: OwnedFd,
-    pub(super) cells: Cells,
     /// Start children in a user namespace of their own.
     pub(super) user_namespace: bool,
 }
@@ -41,8 +40,8 @@ impl Nursery {
     ///
     /// # Errors
     /// Says what failed, with the errno.
-    pub(super) fn start(&self, role: Role, title: &str, proof: bool, log: Option<&Channel>) -> Result<Child, String> {
-        let slice = memory::sealed(&self.cells.encode(role, proof)).map_err(|fault| format!("slice for {title}: {fault}"))?;
+    pub(super) fn start(&self, cells: &Cells, role: Role, title: &str, proof: bool, log: Option<&Channel>) -> Result<Child, String> {
+        let slice = memory::sealed(&cells.encode(role, proof)).map_err(|fault| format!("slice for {title}: {fault}"))?;
         let (ours, theirs) = Channel::pair().map_err(|fault| format!("channel to {title}: {fault}"))?;
         let mut given = vec![theirs.as_fd(), slice.as_fd()];
         given.extend(log.map(AsFd::as_fd));
@@ -73,14 +72,14 @@ impl Nursery {
     ///
     /// # Errors
     /// Everything in which it differs.
-    pub(super) fn verify(&self, role: Role, child: &Child, missing: &[Layer]) -> Result<(), String> {
+    pub(super) fn verify(cells: &Cells, role: Role, child: &Child, missing: &[Layer]) -> Result<(), String> {
         let status = proc::status(child.pid).map_err(|fault| fault.to_string())?;
         let own = proc::status(process::own_id()).map_err(|fault| fault.to_string())?;
-        if let Some(layer) = missing.iter().find(|layer| !self.cells.allow_missing.contains(layer)) {
+        if let Some(layer) = missing.iter().find(|layer| !cells.allow_missing.contains(layer)) {
             return Err(format!("the layer \"{}\" is missing", layer.name()));
         }
         let expected = Expected {
-            identity: self.cells.identity,
+            identity: cells.identity,
             inherited_filters: own.seccomp_filters,
             missing,
         };

@@ -10,9 +10,14 @@
 
 mod cell;
 mod child;
+mod control;
+mod generation;
+mod listen;
+mod reload;
 mod report;
 mod slot;
 mod start;
+mod status;
 mod supervise;
 pub mod verify;
 

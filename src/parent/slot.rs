@@ -7,9 +7,13 @@ use crate::role::Role;
 /// A place for one process, which is filled again when the process dies.
 pub(super) struct Slot {
     pub(super) role: Role,
-    /// Worker number; 0 for `log`.
-    pub(super) number: u16,
+    /// Worker number within its generation; 0 for `log`.
+    number: u16,
+    /// Generation it belongs to; 0 for `log`.
+    generation: u32,
     pub(super) child: Option<Child>,
+    /// What `log` knows the process by; every process has its own.
+    pub(super) log_number: u16,
     /// For a worker: `log`'s end of its log channel, until it can be handed over.
     pub(super) log_end: Option<Channel>,
     /// Deaths in a row, each within [`STEADY_MS`] of its start.
@@ -19,11 +23,13 @@ pub(super) struct Slot {
 }
 
 impl Slot {
-    pub(super) fn new(role: Role, number: u16) -> Slot {
+    pub(super) fn new(role: Role, number: u16, generation: u32) -> Slot {
         Slot {
             role,
             number,
+            generation,
             child: None,
+            log_number: 0,
             log_end: None,
             failures: 0,
             next_start: None,
@@ -32,7 +38,8 @@ impl Slot {
 
     pub(super) fn name(&self) -> String {
         match self.role {
-            Role::Worker => format!("worker {}", self.number),
+            Role::Worker if self.generation <= 1 => format!("worker {}", self.number),
+            Role::Worker => format!("worker {}, generation {}", self.number, self.generation),
             Role::Log | Role::Parent => self.role.name().to_owned(),
         }
     }
@@ -66,7 +73,7 @@ mod tests {
 
     #[test]
     fn replacement_is_immediate_once_then_backs_off_to_a_minute_and_recovers() {
-        let mut slot = Slot::new(Role::Worker, 0);
+        let mut slot = Slot::new(Role::Worker, 0, 1);
         let delays: Vec<u64> = (0..13).map(|_| slot.next_delay(5)).collect();
         assert_eq!(delays[..5], [0, 100, 200, 400, 800]);
         assert_eq!(delays.last(), Some(&60_000));

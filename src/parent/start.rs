@@ -3,9 +3,12 @@
 
 use super::cell::Cells;
 use super::child::Nursery;
-use super::report::{self, Report, announce};
+use super::control::Control;
+use super::listen::Listener;
+use super::reload::{Fixed, Source, prepare};
+use super::report::{self, announce};
 use super::supervise::{START_MS, Supervisor};
-use crate::config::{Config, JailMode, LogTarget};
+use crate::config::{Config, JailMode};
 use crate::ipc::messages::ToParent;
 use crate::ipc::{Channel, Received, birth, lines};
 use crate::role::{Layer, Role};
@@ -14,9 +17,9 @@ use crate::sys::policy::Policy;
 use crate::sys::privilege::{self, Identity};
 use crate::sys::process::{self, Executable};
 use crate::sys::signal::Signals;
-use crate::sys::{clock, log_file, panic, proc, proof, seccomp, socket, title};
-use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
+use crate::sys::{clock, panic, proc, proof, seccomp, socket, title};
+use std::path::PathBuf;
+use std::rc::Rc;
 
 /// How the start is told to whoever started the service.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,9 +31,9 @@ pub enum Announce {
 }
 
 /// Runs the service until a signal ends it; the exit status.
-pub fn run(config: Config, announcement: &Announce) -> u8 {
+pub fn run(config: Config, file: Option<PathBuf>, announcement: &Announce) -> u8 {
     panic::install(|text| lines::error_line(crate::config::Level::Error, "parent", text.as_bytes()));
-    match start(config, announcement) {
+    match start(config, file, announcement) {
         Ok(supervisor) => supervisor.supervise(),
         Err(why) => {
             announce(&why);
@@ -39,19 +42,23 @@ pub fn run(config: Config, announcement: &Announce) -> u8 {
     }
 }
 
-fn start(mut config: Config, announcement: &Announce) -> Result<Supervisor, String> {
+fn start(config: Config, file: Option<PathBuf>, announcement: &Announce) -> Result<Supervisor, String> {
     process::reserve_standard_descriptors().map_err(|fault| format!("/dev/null: {fault}"))?;
     process::set_umask();
     let executable = Executable::running().map_err(|fault| format!("/proc/self/exe: {fault}"))?;
     let signals = Signals::block().map_err(|fault| format!("signals: {fault}"))?;
     let null = socket::null().map_err(|fault| format!("/dev/null: {fault}"))?;
     let identity = identity(&config)?;
-    let listeners = listeners(&config.server.listen)?;
-    let access_log = open_log(&config.log.access)?;
-    let error_log = open_log(&config.log.error)?;
-    let report = Report::new(open_log(&config.log.error)?, config.log.level);
+    let control = config
+        .server
+        .control_socket
+        .as_deref()
+        .map(Control::open)
+        .transpose()?
+        .unwrap_or_default();
     let chrooted = matches!(config.jail.mode, JailMode::Chroot(_));
-    let cells = Cells::new(&mut config, identity)?;
+    let fixed = Fixed::of(&config);
+    let first = prepare(config, identity, &[])?;
     process::raise_file_limit();
     clock::load_zone();
     title::clear_environment();
@@ -61,19 +68,20 @@ fn start(mut config: Config, announcement: &Announce) -> Result<Supervisor, Stri
     let mut nursery = Nursery {
         executable,
         null,
-        cells,
         user_namespace: identity.rootless,
     };
-    let missing = prove(&mut nursery)?;
-    set_title(&listeners, &missing);
-    let workers = if config.server.workers == 0 {
-        process::cpus()
-    } else {
-        config.server.workers
+    let missing = prove(&mut nursery, &first.cells)?;
+    set_title(&first.listeners, &missing);
+    let (listeners, workers) = (first.listeners.clone(), first.workers);
+    let source = Source {
+        file,
+        identity,
+        fixed,
+        watched: Vec::new(),
+        looked: clock::monotonic_ms(),
     };
-    let mut supervisor = Supervisor::new(nursery, signals, listeners, (access_log, error_log), report, &config.limits)?;
-    supervisor.start_all(workers)?;
-    tell(announcement, supervisor.listeners());
+    let supervisor = Supervisor::start(nursery, source, signals, control, first)?;
+    tell(announcement, &listeners);
     announce(&report::confinement(workers, identity, chrooted, &missing));
     announce("ready");
     Ok(supervisor)
@@ -112,35 +120,6 @@ fn unused() -> Result<(u32, u32), String> {
     Ok((id, id))
 }
 
-/// Binds every address; where the host has no IPv6, its wildcard falls back to that of IPv4.
-fn listeners(addresses: &[SocketAddr]) -> Result<Vec<OwnedFd>, String> {
-    let mut listeners = Vec::new();
-    for address in addresses {
-        let fault = match socket::listen(*address) {
-            Ok(listener) => {
-                listeners.push(listener);
-                continue;
-            }
-            Err(fault) => fault,
-        };
-        if !(address.is_ipv6() && address.ip().is_unspecified() && socket::is_without_ipv6(&fault)) {
-            return Err(format!("listen on {address}: {fault}"));
-        }
-        let instead = SocketAddr::from(([0, 0, 0, 0], address.port()));
-        announce(&format!("this host has no IPv6: listening on {instead} in place of {address}"));
-        listeners.push(socket::listen(instead).map_err(|fault| format!("listen on {instead}: {fault}"))?);
-    }
-    Ok(listeners)
-}
-
-fn open_log(target: &LogTarget) -> Result<OwnedFd, String> {
-    match target {
-        LogTarget::Stderr => socket::copy(std::io::stderr()).map_err(|fault| format!("standard error: {fault}")),
-        LogTarget::Off => socket::null().map_err(|fault| format!("/dev/null: {fault}")),
-        LogTarget::File(path) => log_file::open_for_appending(path).map_err(|fault| format!("log \"{}\": {fault}", path.display())),
-    }
-}
-
 /// Cuts the parent's own capabilities to its policy and installs its filter, which its children inherit.
 fn drop_privilege(identity: Identity) -> Result<(), String> {
     let policy = Policy::of(Role::Parent);
@@ -167,13 +146,13 @@ fn drop_privilege(identity: Identity) -> Result<(), String> {
 
 /// Starts one process of each confined role under the same rules with EPERM in place of the end, and lets it try to get out.
 /// Returns the layers that are missing and may be.
-fn prove(nursery: &mut Nursery) -> Result<Vec<Layer>, String> {
+fn prove(nursery: &mut Nursery, cells: &Cells) -> Result<Vec<Layer>, String> {
     if cfg!(feature = "bench-unconfined") {
         return Ok(Vec::new());
     }
     if nursery.user_namespace
-        && nursery.cells.allow_missing.contains(&Layer::Namespaces)
-        && nursery.start(Role::Log, "log, trying a user namespace", true, None).is_err()
+        && cells.allow_missing.contains(&Layer::Namespaces)
+        && nursery.start(cells, Role::Log, "log, trying a user namespace", true, None).is_err()
     {
         nursery.user_namespace = false;
     }
@@ -187,7 +166,7 @@ fn prove(nursery: &mut Nursery) -> Result<Vec<Layer>, String> {
         } else {
             None
         };
-        let child = nursery.start(role, title, true, log.as_ref().map(|(theirs, _)| theirs))?;
+        let child = nursery.start(cells, role, title, true, log.as_ref().map(|(theirs, _)| theirs))?;
         let outcome = proof_of(&child.channel);
         process::kill(child.pid);
         match outcome {
@@ -229,8 +208,8 @@ fn proof_of(channel: &Channel) -> Option<ToParent> {
 }
 
 /// Tells what is served where.
-fn tell(announcement: &Announce, listeners: &[OwnedFd]) {
-    for address in listeners.iter().filter_map(|listener| socket::local_address(listener).ok()) {
+fn tell(announcement: &Announce, listeners: &[Rc<Listener>]) {
+    for address in listeners.iter().map(|listener| listener.address()) {
         match announcement {
             Announce::Directory(directory) => announce(&format!("serving {directory} at http://{address}/")),
             Announce::Addresses => announce(&format!("listening on {address}")),
@@ -238,12 +217,8 @@ fn tell(announcement: &Announce, listeners: &[OwnedFd]) {
     }
 }
 
-fn set_title(listeners: &[OwnedFd], missing: &[Layer]) {
-    let addresses: Vec<String> = listeners
-        .iter()
-        .filter_map(|listener| socket::local_address(listener).ok())
-        .map(|a| a.to_string())
-        .collect();
+fn set_title(listeners: &[Rc<Listener>], missing: &[Layer]) {
+    let addresses: Vec<String> = listeners.iter().map(|listener| listener.address()).map(|a| a.to_string()).collect();
     let without: Vec<&str> = missing.iter().map(|layer| layer.name()).collect();
     let without = if without.is_empty() {
         String::new()

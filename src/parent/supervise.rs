@@ -1,110 +1,110 @@
-//! The parent's loop: verifies what it started, hands out sockets, replaces what died, stops on a signal.
+//! The parent's loop: verifies what it started, hands out sockets, replaces what died, reloads, stops on a signal.
 //!
 //! A listening socket stays open here through any worker's death, so no connection is refused meanwhile. A process that
 //! sends something malformed is ended, not the parent. Respawn is at once the first time and slower each time after.
 
 use super::child::{Child, Nursery, State};
-use super::report::Report;
+use super::control::Control;
+use super::generation::{Generation, Phase};
+use super::reload::{Logs, Pending, Prepared, Source};
 use super::slot::Slot;
-use crate::config::{Level, Limits};
+use crate::config::Level;
+use crate::ipc::control::Order;
 use crate::ipc::messages::{ToLog, ToParent, ToWorker};
 use crate::ipc::{Channel, Received, birth};
 use crate::role::{Layer, Role};
 use crate::sys::epoll::{Interest, Poller};
-use crate::sys::panic;
 use crate::sys::process::{self, Ended};
 use crate::sys::signal::{Arrived, Signals};
-use crate::sys::{clock, socket};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use crate::sys::{clock, panic, socket};
+use std::os::fd::{AsFd, BorrowedFd};
 
 /// The parent once it serves.
 pub(super) struct Supervisor {
     nursery: Nursery,
     signals: Signals,
-    listeners: Vec<OwnedFd>,
-    /// Access log, error log.
-    logs: (OwnedFd, OwnedFd),
-    report: Report,
-    drain_ms: u64,
     poller: Poller,
-    /// `log` first, then the workers: [`LOG`], [`FIRST_WORKER`] and up.
-    slots: Vec<Slot>,
-    phase: Phase,
+    next_log_number: u16,
+    stopping: Stopping,
+    pub(super) source: Source,
+    pub(super) control: Control,
+    pub(super) logs: Logs,
+    /// That of `log` first, then oldest first.
+    pub(super) generations: Vec<Generation>,
+    pub(super) next_generation: u32,
+    pub(super) pending: Option<Pending>,
+    /// Processes that were replaced after they died, and log lines that were lost.
+    pub(super) restarts: u32,
+    pub(super) lost_lines: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
-    /// The first processes are starting: a failure ends the service.
-    Starting,
-    Serving,
-    /// Workers finish what runs until this moment.
-    StoppingWorkers(u64),
+enum Stopping {
+    No,
+    /// Workers finish what runs.
+    Workers,
     /// The workers are gone; `log` writes what is left until this moment.
-    StoppingLog(u64),
+    Log(u64),
+}
+
+/// Where a process stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Place {
+    generation: u32,
+    slot: u32,
 }
 
 impl Supervisor {
-    pub(super) fn new(
-        nursery: Nursery,
-        signals: Signals,
-        listeners: Vec<OwnedFd>,
-        logs: (OwnedFd, OwnedFd),
-        report: Report,
-        limits: &Limits,
-    ) -> Result<Supervisor, String> {
-        let poller = Poller::new().map_err(|fault| format!("epoll: {fault}"))?;
-        poller
-            .add(&signals, Interest::Input, SIGNALS)
-            .map_err(|fault| format!("epoll: {fault}"))?;
-        let drain_ms = u64::try_from(limits.drain_timeout.as_millis()).unwrap_or(u64::MAX);
-        Ok(Supervisor {
-            nursery,
-            signals,
-            listeners,
-            logs,
-            report,
-            drain_ms,
-            poller,
-            slots: Vec::new(),
-            phase: Phase::Starting,
-        })
-    }
-
-    pub(super) fn listeners(&self) -> &[OwnedFd] {
-        &self.listeners
-    }
-
     /// Starts `log` and the workers and waits until each is verified and serves.
     ///
     /// # Errors
     /// The first failure; nothing is left running then.
-    pub(super) fn start_all(&mut self, workers: u16) -> Result<(), String> {
-        self.slots.push(Slot::new(Role::Log, 0));
-        self.slots.extend((0..workers).map(|number| Slot::new(Role::Worker, number)));
-        for index in 0..self.slots.len() {
-            self.start(index)?;
+    pub(super) fn start(
+        nursery: Nursery,
+        source: Source,
+        signals: Signals,
+        control: Control,
+        mut first: Prepared,
+    ) -> Result<Supervisor, String> {
+        let poller = Poller::new().map_err(|fault| format!("epoll: {fault}"))?;
+        let add = |fd: BorrowedFd<'_>, token| poller.add(fd, Interest::Input, token).map_err(|fault| format!("epoll: {fault}"));
+        add(signals.as_fd(), SIGNALS)?;
+        if let Some(listener) = control.listener() {
+            add(listener, CONTROL)?;
         }
-        let outcome = self.wait_for_all();
+        let log = Generation::of_log(first.cells.clone());
+        let mut supervisor = Supervisor {
+            nursery,
+            signals,
+            poller,
+            next_log_number: 0,
+            stopping: Stopping::No,
+            source,
+            control,
+            logs: first.logs.take().ok_or("no logs")?,
+            generations: vec![log],
+            next_generation: 1,
+            pending: None,
+            restarts: 0,
+            lost_lines: 0,
+        };
+        let outcome = supervisor.start_first(first);
         if outcome.is_err() {
-            self.slots
-                .iter_mut()
-                .filter_map(|slot| slot.child.as_mut())
-                .for_each(Child::condemn);
-        } else {
-            self.phase = Phase::Serving;
-            self.report.line(Level::Notice, &format!("serving, workers: {workers}"));
+            supervisor.kill(|_| true);
         }
-        outcome
+        outcome.map(|()| supervisor)
     }
 
-    fn wait_for_all(&mut self) -> Result<(), String> {
+    fn start_first(&mut self, first: Prepared) -> Result<(), String> {
+        self.launch(0)?;
+        self.begin(first, None)?;
         let deadline = clock::monotonic_ms() + START_MS;
-        while !self.slots.iter().all(Slot::is_serving) {
+        while self.generations.iter().any(|generation| generation.phase == Phase::Starting) {
             if clock::monotonic_ms() >= deadline {
                 return Err("a process did not confine itself in time".to_owned());
             }
             self.turn(deadline)?;
-            if self.phase != Phase::Starting {
+            if self.stopping != Stopping::No {
                 return Err("stopped by a signal while starting".to_owned());
             }
         }
@@ -117,11 +117,14 @@ impl Supervisor {
             let now = clock::monotonic_ms();
             self.start_due(now);
             self.end_overdue(now);
-            if self.slots.iter().all(|slot| slot.child.is_none()) && matches!(self.phase, Phase::StoppingLog(_)) {
+            self.generations.retain(|generation| !generation.is_gone());
+            if matches!(self.stopping, Stopping::Log(_)) && self.slots().all(|slot| slot.child.is_none()) {
+                self.control.answer_all(&Ok("stopped".to_owned()));
                 return 0;
             }
-            if let Err(why) = self.turn(self.next_moment()) {
-                self.report.line(Level::Error, &why);
+            self.watch();
+            if let Err(why) = self.turn(self.next_moment(now)) {
+                self.logs.report.line(Level::Error, &why);
             }
         }
     }
@@ -129,7 +132,7 @@ impl Supervisor {
     /// Waits for what happens next, at most until `deadline`, and acts on it.
     ///
     /// # Errors
-    /// While starting, whatever failed.
+    /// While the service starts, whatever failed.
     fn turn(&mut self, deadline: u64) -> Result<(), String> {
         let timeout = deadline.saturating_sub(clock::monotonic_ms());
         let count = self.poller.wait(Some(timeout)).map_err(|fault| format!("epoll: {fault}"))?;
@@ -138,10 +141,11 @@ impl Supervisor {
             .map(|ready| ready.token)
             .collect();
         for token in tokens {
-            if token == SIGNALS {
-                self.take_signals()?;
-            } else if let Ok(index) = usize::try_from(token) {
-                self.take_message(index)?;
+            match token {
+                SIGNALS => self.take_signals()?,
+                CONTROL => self.control.accept(&self.poller, CLIENTS),
+                token if token >= CLIENTS => self.take_order(token - CLIENTS),
+                token => self.take_message(Place::of(token))?,
             }
         }
         Ok(())
@@ -156,15 +160,43 @@ impl Supervisor {
                     }
                 }
                 Arrived::Stop => self.stop(STOP_GRACE_MS),
-                Arrived::Drain => self.stop(self.drain_ms),
+                Arrived::Drain => self.stop(self.current().map_or(STOP_GRACE_MS, |generation| generation.drain_ms)),
+                Arrived::Reload => self.reload(None),
+                Arrived::Reopen => drop(self.reopen()),
             }
         }
         Ok(())
     }
 
+    /// Does what an administrator asked over the control socket, or says why not.
+    fn take_order(&mut self, client: u64) {
+        match self.control.receive(client) {
+            None => {}
+            Some(Order::Reload) => self.reload(Some(client)),
+            Some(Order::Reopen) => {
+                let outcome = self.reopen();
+                self.control.answer(client, &outcome.map(|()| "log files reopened".to_owned()));
+            }
+            Some(Order::Stop) => {
+                // Answered by the end of the connection, when nothing of the service is left.
+                self.stop(self.current().map_or(STOP_GRACE_MS, |generation| generation.drain_ms));
+            }
+            Some(Order::Status { json }) => {
+                let text = self.status(json);
+                self.control.answer(client, &Ok(text));
+            }
+        }
+    }
+
     /// Starts the process of a slot.
-    fn start(&mut self, index: usize) -> Result<(), String> {
-        let Some(slot) = self.slots.get_mut(index) else { return Ok(()) };
+    fn launch_at(&mut self, place: Place) -> Result<(), String> {
+        let log_number = self.free_log_number();
+        let Some(generation) = self.generations.iter_mut().find(|generation| generation.number == place.generation) else {
+            return Ok(());
+        };
+        let Some(slot) = generation.slots.get_mut(place.index()) else {
+            return Ok(());
+        };
         slot.next_start = None;
         let (log_end, worker_end) = match slot.role {
             Role::Worker => Channel::pair()
@@ -172,42 +204,70 @@ impl Supervisor {
                 .map_err(|fault| format!("log channel: {fault}"))?,
             Role::Log | Role::Parent => (None, None),
         };
-        let child = self.nursery.start(slot.role, &slot.name(), false, worker_end.as_ref())?;
-        let token = u64::try_from(index).unwrap_or(u64::MAX);
+        let child = self
+            .nursery
+            .start(&generation.cells, slot.role, &slot.name(), false, worker_end.as_ref())?;
         self.poller
-            .add(&child.channel, Interest::Input, token)
+            .add(&child.channel, Interest::Input, place.token())
             .map_err(|fault| format!("epoll: {fault}"))?;
         slot.child = Some(child);
         slot.log_end = log_end;
+        slot.log_number = log_number;
         Ok(())
     }
 
+    /// Starts every process of a generation.
+    pub(super) fn launch(&mut self, generation: u32) -> Result<(), String> {
+        let count = self
+            .generations
+            .iter()
+            .find(|known| known.number == generation)
+            .map_or(0, |known| known.slots.len());
+        (0..u32::try_from(count).unwrap_or(0)).try_for_each(|slot| self.launch_at(Place { generation, slot }))
+    }
+
+    /// A number that `log` knows no living worker by.
+    fn free_log_number(&mut self) -> u16 {
+        loop {
+            self.next_log_number = self.next_log_number.wrapping_add(1);
+            if !self
+                .slots()
+                .any(|slot| slot.child.is_some() && slot.log_number == self.next_log_number)
+            {
+                return self.next_log_number;
+            }
+        }
+    }
+
     /// Takes one message of a child.
-    fn take_message(&mut self, index: usize) -> Result<(), String> {
-        let Some(slot) = self.slots.get_mut(index) else { return Ok(()) };
-        let Some(child) = slot.child.as_mut() else { return Ok(()) };
-        let (role, state) = (slot.role, child.state);
+    fn take_message(&mut self, place: Place) -> Result<(), String> {
+        let Some(slot) = self.slot(place) else { return Ok(()) };
+        let Some(child) = slot.child.as_ref() else { return Ok(()) };
+        let (role, state, pid) = (slot.role, child.state, child.pid);
         match child.channel.receive() {
             Received::Nothing => Ok(()),
             Received::Ended => {
                 // It is dead or about to be; its end is reported when it is reaped. A process that only closed its channel
                 // is of no use any more.
                 let _ = self.poller.remove(&child.channel);
-                process::kill(child.pid);
+                process::kill(pid);
                 Ok(())
             }
             Received::Message(ToParent::Ready { missing }, _) if state == State::Starting => {
                 let missing: Vec<Layer> = birth::missing(missing).collect();
-                self.admit(index, &missing)
+                self.admit(place, &missing)
             }
             Received::Message(ToParent::Failed { why }, _) if state == State::Starting => {
-                self.condemn(index, &format!("did not start: {why}"))
+                self.condemn(place, &format!("did not start: {why}"))
             }
-            Received::Message(ToParent::Malformed { worker }, _) if role == Role::Log => {
-                self.condemn(FIRST_WORKER + usize::from(worker), "sent malformed log lines")
-            }
+            Received::Message(ToParent::Malformed { worker }, _) if role == Role::Log => self
+                .places(|slot| slot.role == Role::Worker && slot.child.is_some() && slot.log_number == worker)
+                .into_iter()
+                .try_for_each(|place| self.condemn(place, "sent malformed log lines")),
             Received::Message(ToParent::Lost { lines }, _) if role == Role::Log => {
-                self.report
+                self.lost_lines += u64::from(lines);
+                self.logs
+                    .report
                     .line(Level::Error, &format!("{lines} log lines could not be written and are lost"));
                 Ok(())
             }
@@ -219,164 +279,184 @@ impl Supervisor {
                 | ToParent::Lost { .. },
                 _,
             )
-            | Received::Malformed => self.condemn(index, "sent a message that it may not send"),
+            | Received::Malformed => self.condemn(place, "sent a message that it may not send"),
         }
     }
 
-    /// A child says that it is confined: gives it its work if `/proc` says so too.
-    fn admit(&mut self, index: usize, missing: &[Layer]) -> Result<(), String> {
-        let Some(slot) = self.slots.get_mut(index) else { return Ok(()) };
+    /// A child says that it is confined: believes it if `/proc` says so too, and gives it its work. The workers of a new
+    /// generation get theirs together, when the last of them is ready.
+    fn admit(&mut self, place: Place, missing: &[Layer]) -> Result<(), String> {
+        let Some(generation) = self.generations.iter_mut().find(|generation| generation.number == place.generation) else {
+            return Ok(());
+        };
+        let (cells, phase) = (generation.cells.clone(), generation.phase);
+        let Some(slot) = generation.slots.get_mut(place.index()) else {
+            return Ok(());
+        };
         let Some(child) = slot.child.as_mut() else { return Ok(()) };
-        if let Err(why) = self.nursery.verify(slot.role, child, missing) {
-            return self.condemn(index, &format!("is not confined: {why}"));
+        if let Err(why) = Nursery::verify(&cells, slot.role, child, missing) {
+            return self.condemn(place, &format!("is not confined: {why}"));
         }
         child.state = State::Serving;
-        match slot.role {
-            Role::Worker => self.give_listeners(index),
-            Role::Log => self.give_logs(),
-            Role::Parent => Ok(()),
+        if slot.role == Role::Log {
+            if phase == Phase::Starting {
+                generation.phase = Phase::Serving;
+            }
+            return self.give_logs();
+        }
+        match phase {
+            Phase::Starting if generation.is_ready() => self.succeed(place.generation),
+            Phase::Starting | Phase::Draining(_) => Ok(()),
+            Phase::Serving => self.give_listeners(place),
         }
     }
 
-    /// Hands the listening sockets to a worker. One that no longer listens was turned into something else by a worker
-    /// before: the service cannot go on with it.
-    fn give_listeners(&mut self, index: usize) -> Result<(), String> {
-        let listeners: Vec<BorrowedFd<'_>> = self
-            .listeners
-            .iter()
-            .filter(|listener| socket::is_listening(listener))
-            .map(AsFd::as_fd)
-            .collect();
-        if listeners.len() < self.listeners.len() {
-            self.report
+    /// Hands the listening sockets of its generation to a worker. One that no longer listens was turned into something else
+    /// by a hijacked worker: it is not handed out again.
+    fn give_listeners(&mut self, place: Place) -> Result<(), String> {
+        let Some(generation) = self.generations.iter().find(|generation| generation.number == place.generation) else {
+            return Ok(());
+        };
+        let sockets = generation.listeners.iter().map(|listener| &listener.socket);
+        let listening: Vec<BorrowedFd<'_>> = sockets.filter(|socket| socket::is_listening(socket)).map(AsFd::as_fd).collect();
+        if listening.len() < generation.listeners.len() {
+            self.logs
+                .report
                 .line(Level::Error, "a listening socket was tampered with and is not handed out again");
         }
-        let count = u8::try_from(listeners.len()).map_err(|_| "too many listening sockets".to_owned())?;
-        let sent = self
-            .slots
-            .get(index)
-            .and_then(|slot| slot.child.as_ref())
-            .map(|child| child.channel.send(&ToWorker::Listen { count }, &listeners));
-        if let Some(Err(fault)) = sent {
-            return self.condemn(index, &format!("could not be handed its sockets: {fault}"));
+        let count = u8::try_from(listening.len()).map_err(|_| "too many listening sockets".to_owned())?;
+        let child = generation.slots.get(place.index()).and_then(|slot| slot.child.as_ref());
+        if let Some(Err(fault)) = child.map(|child| child.channel.send(&ToWorker::Listen { count }, &listening)) {
+            return self.condemn(place, &format!("could not be handed its sockets: {fault}"));
         }
-        self.hand_over_log_end(index)
+        self.hand_over_log_end(place)
     }
 
-    /// Hands the log files to a new `log`, and the channel of every worker that has one waiting.
+    /// Hands the log files to `log`, and with a new `log` the channel of every worker.
     fn give_logs(&mut self) -> Result<(), String> {
-        let files = [self.logs.0.as_fd(), self.logs.1.as_fd()];
-        if let Some(log) = self.slots.get(LOG).and_then(|slot| slot.child.as_ref())
-            && let Err(fault) = log.channel.send(&ToLog::Files, &files)
-        {
-            return self.condemn(LOG, &format!("could not be handed its files: {fault}"));
-        }
-        for index in FIRST_WORKER..self.slots.len() {
-            self.renew_log_channel(index)?;
-            self.hand_over_log_end(index)?;
+        self.give_files()?;
+        for place in self.places(|slot| slot.role == Role::Worker && slot.is_serving()) {
+            self.renew_log_channel(place)?;
+            self.hand_over_log_end(place)?;
         }
         Ok(())
+    }
+
+    /// Hands the log files to `log`, in place of those it has.
+    fn give_files(&mut self) -> Result<(), String> {
+        let files = [self.logs.access.as_fd(), self.logs.error.as_fd()];
+        let log = self.slot(LOG).filter(|slot| slot.is_serving()).and_then(|slot| slot.child.as_ref());
+        match log.map(|log| log.channel.send(&ToLog::Files { level: self.logs.level }, &files)) {
+            Some(Err(fault)) => self.condemn(LOG, &format!("could not be handed its files: {fault}")),
+            _ => Ok(()),
+        }
+    }
+
+    /// Writes to these logs from now on.
+    pub(super) fn take_logs(&mut self, logs: Logs) -> Result<(), String> {
+        self.logs = logs;
+        self.give_files()
+    }
+
+    /// Opens the log files again by their names: what was renamed meanwhile is let go.
+    fn reopen(&mut self) -> Result<(), String> {
+        let outcome = self.logs.reopened().and_then(|logs| self.take_logs(logs));
+        if let Err(why) = &outcome {
+            self.logs
+                .report
+                .line(Level::Error, &format!("reopen: {why}; the old files stay in use"));
+        }
+        outcome
     }
 
     /// A worker whose channel led to a `log` that died gets a new one.
-    fn renew_log_channel(&mut self, index: usize) -> Result<(), String> {
-        let Some(slot) = self.slots.get_mut(index) else { return Ok(()) };
-        let Some(child) = slot.child.as_ref().filter(|child| child.state == State::Serving) else {
+    fn renew_log_channel(&mut self, place: Place) -> Result<(), String> {
+        let Some(slot) = self.slot_mut(place) else { return Ok(()) };
+        let Some(child) = slot.child.as_ref().filter(|_| slot.log_end.is_none()) else {
             return Ok(());
         };
-        if slot.log_end.is_some() {
-            return Ok(());
-        }
         let (ours, theirs) = Channel::pair().map_err(|fault| format!("log channel: {fault}"))?;
         match child.channel.send(&ToWorker::Log, &[theirs.as_fd()]) {
             Ok(()) => slot.log_end = Some(ours),
-            Err(fault) => return self.condemn(index, &format!("does not take its messages: {fault}")),
+            Err(fault) => return self.condemn(place, &format!("does not take its messages: {fault}")),
         }
         Ok(())
     }
 
-    fn hand_over_log_end(&mut self, index: usize) -> Result<(), String> {
-        if !self.slots.get(LOG).is_some_and(Slot::is_serving) {
+    fn hand_over_log_end(&mut self, place: Place) -> Result<(), String> {
+        if !self.slot(LOG).is_some_and(Slot::is_serving) {
             return Ok(());
         }
-        let Some(slot) = self.slots.get_mut(index) else { return Ok(()) };
-        let Some(end) = slot.log_end.take() else { return Ok(()) };
-        let message = ToLog::Channel { worker: slot.number };
-        let log = self.slots.get(LOG).and_then(|slot| slot.child.as_ref());
-        match log.map(|log| log.channel.send(&message, &[end.as_fd()])) {
+        let Some(slot) = self.slot_mut(place) else { return Ok(()) };
+        let (message, end) = (ToLog::Channel { worker: slot.log_number }, slot.log_end.take());
+        let log = self.slot(LOG).and_then(|slot| slot.child.as_ref());
+        match log.zip(end).map(|(log, end)| log.channel.send(&message, &[end.as_fd()])) {
             Some(Err(fault)) => self.condemn(LOG, &format!("does not take its messages: {fault}")),
             _ => Ok(()),
         }
     }
 
-    /// Ends a child for a reason that is logged; while starting, that ends the start.
-    fn condemn(&mut self, index: usize, why: &str) -> Result<(), String> {
-        let Some(slot) = self.slots.get_mut(index) else { return Ok(()) };
+    /// Ends a child for a reason that is logged. In a generation that starts, that ends the generation.
+    fn condemn(&mut self, place: Place, why: &str) -> Result<(), String> {
+        let Some(slot) = self.slot_mut(place) else { return Ok(()) };
         let why = format!("{} {why}", slot.name());
         if let Some(child) = slot.child.as_mut() {
             child.condemn();
         }
-        if self.phase == Phase::Starting {
-            return Err(why);
+        if self.is_starting(place.generation) {
+            return self.fail(place.generation, why);
         }
-        self.report.line(Level::Error, &format!("{why}; it is ended"));
+        self.logs.report.line(Level::Error, &format!("{why}; it is ended"));
         Ok(())
     }
 
     /// A child has ended: logs it and plans its replacement.
     fn bury(&mut self, pid: i32, ended: Ended) -> Result<(), String> {
         let now = clock::monotonic_ms();
-        let Some(slot) = self
-            .slots
-            .iter_mut()
-            .find(|slot| slot.child.as_ref().is_some_and(|child| child.pid == pid))
-        else {
+        let Some(place) = self.places(|slot| slot.child.as_ref().is_some_and(|child| child.pid == pid)).pop() else {
             return Ok(());
         };
-        let Some(mut child) = slot.child.take() else { return Ok(()) };
+        let starting = self.is_starting(place.generation);
+        let replace = self.stopping == Stopping::No
+            && self
+                .generations
+                .iter()
+                .any(|known| known.number == place.generation && known.phase == Phase::Serving);
+        let Some(slot) = self.slot_mut(place) else { return Ok(()) };
+        let Some(child) = slot.child.take() else { return Ok(()) };
         slot.log_end = None;
         // What it said before it died is worth more than how it died.
-        let said = if child.state == State::Starting {
-            child.channel.receive()
-        } else {
-            Received::Nothing
+        let said = match child.channel.receive() {
+            Received::Message(ToParent::Failed { why }, _) if child.state == State::Starting => Some(format!("did not start: {why}")),
+            _ => None,
         };
-        if let Received::Message(ToParent::Failed { why }, _) = said {
-            child.state = State::Condemned;
-            let why = format!("{} did not start: {why}", slot.name());
-            if self.phase == Phase::Starting {
-                return Err(why);
+        let why = format!(
+            "{} (pid {pid}) {}",
+            slot.name(),
+            said.unwrap_or_else(|| format!("ended: {}", describe(ended)))
+        );
+        let lived = now.saturating_sub(child.started_ms);
+        let delay = replace.then(|| slot.next_delay(lived));
+        slot.next_start = delay.map(|delay| now + delay);
+        if starting {
+            return self.fail(place.generation, why);
+        }
+        if let Some(delay) = delay {
+            self.restarts += 1;
+            if child.state != State::Condemned {
+                self.logs
+                    .report
+                    .line(Level::Error, &format!("{why}; a new one starts in {delay} ms"));
             }
-            self.report.line(Level::Error, &why);
-        }
-        if matches!(self.phase, Phase::StoppingWorkers(_) | Phase::StoppingLog(_)) {
-            return Ok(());
-        }
-        if self.phase == Phase::Starting {
-            return Err(format!("{} ended while starting: {}", slot.name(), describe(ended)));
-        }
-        let delay = slot.next_delay(now.saturating_sub(child.started_ms));
-        slot.next_start = Some(now + delay);
-        if child.state != State::Condemned {
-            let text = format!(
-                "{} (pid {pid}) ended: {}; a new one starts in {delay} ms",
-                slot.name(),
-                describe(ended)
-            );
-            self.report.line(Level::Error, &text);
         }
         Ok(())
     }
 
     fn start_due(&mut self, now: u64) {
-        for index in 0..self.slots.len() {
-            let due = self
-                .slots
-                .get(index)
-                .is_some_and(|slot| slot.child.is_none() && slot.next_start.is_some_and(|moment| moment <= now));
-            if due && let Err(why) = self.start(index) {
-                self.report.line(Level::Error, &why);
-                if let Some(slot) = self.slots.get_mut(index) {
+        for place in self.places(|slot| slot.child.is_none() && slot.next_start.is_some_and(|moment| moment <= now)) {
+            if let Err(why) = self.launch_at(place) {
+                self.logs.report.line(Level::Error, &why);
+                if let Some(slot) = self.slot_mut(place) {
                     slot.next_start = Some(now + slot.next_delay(0));
                 }
             }
@@ -385,72 +465,180 @@ impl Supervisor {
 
     /// Ends what should have confined itself, or finished, by now.
     fn end_overdue(&mut self, now: u64) {
-        for index in 0..self.slots.len() {
-            let stuck = |child: &Child| child.state == State::Starting && now.saturating_sub(child.started_ms) > START_MS;
-            if self.slots.get(index).and_then(|slot| slot.child.as_ref()).is_some_and(stuck) {
-                let _ = self.condemn(index, "did not confine itself in time");
+        let stuck = |child: &Child| child.state == State::Starting && now.saturating_sub(child.started_ms) > START_MS;
+        for place in self.places(|slot| slot.child.as_ref().is_some_and(stuck)) {
+            let _ = self.condemn(place, "did not confine itself in time");
+        }
+        for generation in &self.generations {
+            if matches!(generation.phase, Phase::Draining(deadline) if now >= deadline) {
+                generation
+                    .slots
+                    .iter()
+                    .filter_map(|slot| slot.child.as_ref())
+                    .for_each(|child| process::kill(child.pid));
             }
         }
-        let workers_left = self.slots.iter().skip(FIRST_WORKER).any(|slot| slot.child.is_some());
-        match self.phase {
-            Phase::StoppingWorkers(_) if !workers_left => {
-                self.phase = Phase::StoppingLog(now + LOG_GRACE_MS);
-                if let Some(log) = self.slots.get(LOG).and_then(|slot| slot.child.as_ref()) {
+        let workers_left = self.slots().any(|slot| slot.role == Role::Worker && slot.child.is_some());
+        match self.stopping {
+            Stopping::Workers if !workers_left => {
+                self.stopping = Stopping::Log(now + LOG_GRACE_MS);
+                if let Some(log) = self.slot(LOG).and_then(|slot| slot.child.as_ref()) {
                     let _ = log.channel.send(&ToLog::Stop, &[]);
                 }
             }
-            Phase::StoppingWorkers(deadline) if now >= deadline => self.kill_all(FIRST_WORKER),
-            Phase::StoppingLog(deadline) if now >= deadline => self.kill_all(LOG),
-            Phase::Starting | Phase::Serving | Phase::StoppingWorkers(_) | Phase::StoppingLog(_) => {}
+            Stopping::Log(deadline) if now >= deadline => self.kill(|slot| slot.role == Role::Log),
+            Stopping::No | Stopping::Workers | Stopping::Log(_) => {}
         }
     }
 
-    fn kill_all(&mut self, from: usize) {
-        self.slots
-            .iter()
-            .skip(from)
+    fn kill(&self, which: impl Fn(&Slot) -> bool) {
+        self.slots()
+            .filter(|slot| which(slot))
             .filter_map(|slot| slot.child.as_ref())
             .for_each(|child| process::kill(child.pid));
     }
 
     /// Tells the workers to finish within `grace_ms`; a second signal can only shorten that.
     fn stop(&mut self, grace_ms: u64) {
-        let mut deadline = clock::monotonic_ms().saturating_add(grace_ms).saturating_add(KILL_AFTER_MS);
-        if let Phase::StoppingWorkers(earlier) = self.phase {
-            deadline = deadline.min(earlier);
-        } else if matches!(self.phase, Phase::StoppingLog(_)) {
+        if matches!(self.stopping, Stopping::Log(_)) {
             return;
         }
-        self.report.line(Level::Notice, "stopping");
-        self.phase = Phase::StoppingWorkers(deadline);
-        // No new connection is taken: closing them here and in the workers frees the ports at once.
-        self.listeners.clear();
-        let grace_ms = u32::try_from(grace_ms).unwrap_or(u32::MAX);
-        for slot in self.slots.iter_mut() {
+        self.logs.report.line(Level::Notice, "stopping");
+        self.stopping = Stopping::Workers;
+        for number in self
+            .generations
+            .iter()
+            .map(|generation| generation.number)
+            .filter(|number| *number > 0)
+            .collect::<Vec<_>>()
+        {
+            self.drain(number, grace_ms);
+        }
+        if let Some(slot) = self.slot_mut(LOG) {
             slot.next_start = None;
-            let Some(child) = slot.child.as_ref().filter(|_| slot.role == Role::Worker) else {
-                continue;
-            };
-            if child.channel.send(&ToWorker::Stop { grace_ms }, &[]).is_err() {
+        }
+    }
+
+    /// Lets the workers of a generation finish what runs and take no more. Its listening sockets are closed here too; those
+    /// that a newer generation has as well stay open.
+    pub(super) fn drain(&mut self, number: u32, grace_ms: u64) {
+        let Some(generation) = self.generations.iter_mut().find(|generation| generation.number == number) else {
+            return;
+        };
+        let deadline = clock::monotonic_ms().saturating_add(grace_ms).saturating_add(KILL_AFTER_MS);
+        generation.phase = match generation.phase {
+            Phase::Draining(earlier) => Phase::Draining(deadline.min(earlier)),
+            Phase::Starting | Phase::Serving => Phase::Draining(deadline),
+        };
+        generation.listeners.clear();
+        let message = ToWorker::Stop {
+            grace_ms: u32::try_from(grace_ms).unwrap_or(u32::MAX),
+            idle: self.stopping != Stopping::No || grace_ms == 0,
+        };
+        for slot in &mut generation.slots {
+            slot.next_start = None;
+            if let Some(child) = slot.child.as_ref().filter(|child| child.channel.send(&message, &[]).is_err()) {
                 process::kill(child.pid);
             }
         }
     }
 
     /// When there is something to do even if nothing happens.
-    fn next_moment(&self) -> u64 {
-        let starts = self.slots.iter().filter_map(|slot| slot.next_start);
-        let stuck = self
-            .slots
-            .iter()
+    fn next_moment(&self, now: u64) -> u64 {
+        let starts = self.slots().filter_map(|slot| slot.next_start);
+        let starting = self
+            .slots()
             .filter_map(|slot| slot.child.as_ref())
-            .filter(|child| child.state == State::Starting)
-            .map(|c| c.started_ms + START_MS + 1);
-        let stopping = match self.phase {
-            Phase::StoppingWorkers(deadline) | Phase::StoppingLog(deadline) => Some(deadline.max(clock::monotonic_ms() + KILL_AGAIN_MS)),
+            .filter(|child| child.state == State::Starting);
+        let stuck = starting.map(|child| child.started_ms + START_MS + 1);
+        let draining = self.generations.iter().filter_map(|generation| match generation.phase {
+            Phase::Draining(deadline) => Some(deadline),
             Phase::Starting | Phase::Serving => None,
+        });
+        let log = match self.stopping {
+            Stopping::Log(deadline) => Some(deadline),
+            Stopping::No | Stopping::Workers => None,
         };
-        starts.chain(stuck).chain(stopping).min().unwrap_or(u64::MAX)
+        // What was told to end and has not yet is looked at again soon.
+        let again = draining.chain(log).map(|deadline| deadline.max(now + KILL_AGAIN_MS));
+        let watch = (self.stopping == Stopping::No).then_some(now + self.source.watch_ms());
+        starts.chain(stuck).chain(again).chain(watch).min().unwrap_or(u64::MAX)
+    }
+
+    pub(super) fn is_stopping(&self) -> bool {
+        self.stopping != Stopping::No
+    }
+
+    /// Hands the workers of a generation their sockets.
+    pub(super) fn give_generation_its_listeners(&mut self, number: u32) -> Result<(), String> {
+        let count = self
+            .generations
+            .iter()
+            .find(|known| known.number == number)
+            .map_or(0, |known| known.slots.len());
+        (0..u32::try_from(count).unwrap_or(0)).try_for_each(|slot| self.give_listeners(Place { generation: number, slot }))
+    }
+
+    /// The generation that serves.
+    pub(super) fn current(&self) -> Option<&Generation> {
+        self.generations
+            .iter()
+            .rfind(|generation| generation.number > 0 && generation.phase == Phase::Serving)
+    }
+
+    fn is_starting(&self, number: u32) -> bool {
+        self.generations
+            .iter()
+            .any(|generation| generation.number == number && generation.phase == Phase::Starting)
+    }
+
+    fn slots(&self) -> impl Iterator<Item = &Slot> {
+        self.generations.iter().flat_map(|generation| &generation.slots)
+    }
+
+    fn slot(&self, place: Place) -> Option<&Slot> {
+        self.generations
+            .iter()
+            .find(|generation| generation.number == place.generation)?
+            .slots
+            .get(place.index())
+    }
+
+    fn slot_mut(&mut self, place: Place) -> Option<&mut Slot> {
+        self.generations
+            .iter_mut()
+            .find(|generation| generation.number == place.generation)?
+            .slots
+            .get_mut(place.index())
+    }
+
+    /// Where the slots are that answer a question.
+    fn places(&self, which: impl Fn(&Slot) -> bool) -> Vec<Place> {
+        let all = self
+            .generations
+            .iter()
+            .flat_map(|generation| (0..).zip(&generation.slots).map(|(slot, found)| (generation.number, slot, found)));
+        all.filter(|(_, _, found)| which(found))
+            .map(|(generation, slot, _)| Place { generation, slot })
+            .collect()
+    }
+}
+
+impl Place {
+    fn token(self) -> u64 {
+        u64::from(self.generation) << 32 | u64::from(self.slot)
+    }
+
+    fn of(token: u64) -> Place {
+        let half = |value: u64| u32::try_from(value & u64::from(u32::MAX)).unwrap_or(0);
+        Place {
+            generation: half(token >> 32),
+            slot: half(token),
+        }
+    }
+
+    fn index(self) -> usize {
+        usize::try_from(self.slot).unwrap_or(usize::MAX)
     }
 }
 
@@ -462,12 +650,13 @@ fn describe(ended: Ended) -> String {
     }
 }
 
-/// Index of the slot of `log`, and of the first worker.
-const LOG: usize = 0;
-const FIRST_WORKER: usize = 1;
+/// Where `log` stands.
+const LOG: Place = Place { generation: 0, slot: 0 };
 
-/// Token of the signals; those of the children are the indexes of their slots.
+/// Tokens above those of places: signals, the control socket, its clients.
 const SIGNALS: u64 = u64::MAX;
+const CONTROL: u64 = u64::MAX - 1;
+const CLIENTS: u64 = u64::MAX - 256;
 
 /// How long a process may take to confine itself.
 pub(super) const START_MS: u64 = 10_000;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The part of `/proc/PID/status` that tells what a process may do.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
@@ -94,6 +94,11 @@ pub fn executable(pid: i32) -> io::Result<(u64, u64)> {
 pub fn root(pid: i32) -> io::Result<(u64, u64)> {
     let metadata = fs::metadata(format!("/proc/{pid}/root/"))?;
     Ok((metadata.dev(), metadata.ino()))
+}
+
+/// Device and inode of what a path leads to.
+pub fn inode(path: &Path) -> Option<(u64, u64)> {
+    fs::metadata(path).ok().map(|metadata| (metadata.dev(), metadata.ino()))
 }
 
 /// Number of a namespace of a process; `name` as in `policy/roles.toml`.

@@ -15,12 +15,16 @@ pub enum Arrived {
     Stop,
     /// QUIT: finish what runs, then stop.
     Drain,
+    /// HUP: read the configuration again.
+    Reload,
+    /// USR1: open the log files again.
+    Reopen,
     /// A process that this one started has ended.
     Child,
 }
 
 impl Signals {
-    /// Blocks the signals and opens the descriptor they arrive on; HUP, USR1 and USR2 have no meaning yet and are ignored.
+    /// Blocks the signals and opens the descriptor they arrive on; USR2 has no meaning yet and is ignored.
     ///
     /// # Errors
     /// The errno of sigprocmask(2) or signalfd(2).
@@ -52,6 +56,8 @@ impl Signals {
                 Some(Signal::SIGTERM | Signal::SIGINT) => return Some(Arrived::Stop),
                 Some(Signal::SIGQUIT) => return Some(Arrived::Drain),
                 Some(Signal::SIGCHLD) => return Some(Arrived::Child),
+                Some(Signal::SIGHUP) => return Some(Arrived::Reload),
+                Some(Signal::SIGUSR1) => return Some(Arrived::Reopen),
                 _ => {}
             }
         }

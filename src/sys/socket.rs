@@ -4,11 +4,13 @@
 
 use nix::errno::Errno;
 use nix::libc;
-use nix::sys::socket::{self, ControlMessage, ControlMessageOwned, MsgFlags, SockFlag, SockaddrStorage, sockopt};
+use nix::sys::socket::{self, ControlMessage, ControlMessageOwned, MsgFlags, SockFlag, SockaddrStorage, UnixAddr, sockopt};
 use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
 
 /// Opens a TCP listener; an IPv6 wildcard address also takes IPv4.
 ///
@@ -72,6 +74,52 @@ pub fn local_address(listener: &OwnedFd) -> io::Result<SocketAddr> {
     }
     let v6 = storage.as_sockaddr_in6().ok_or(io::ErrorKind::InvalidData)?;
     Ok(SocketAddr::from(std::net::SocketAddrV6::from(*v6)))
+}
+
+/// Listens for packets at a path that only the owner may connect to, in place of a socket that nobody listens at any more.
+///
+/// # Errors
+/// `AddrInUse` where somebody listens; the errno of socket(2), bind(2), chmod(2) or listen(2).
+pub fn listen_local(path: &Path) -> io::Result<OwnedFd> {
+    let address = UnixAddr::new(path)?;
+    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+    let listener = socket::socket(socket::AddressFamily::Unix, socket::SockType::SeqPacket, flags, None)?;
+    if std::fs::symlink_metadata(path).is_ok_and(|metadata| metadata.file_type().is_socket()) {
+        if connect_local(path).is_ok() {
+            return Err(io::ErrorKind::AddrInUse.into());
+        }
+        std::fs::remove_file(path)?;
+    }
+    // No moment at which others could connect: the mode is there with the socket.
+    let mask = nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o177));
+    let bound = socket::bind(listener.as_raw_fd(), &address);
+    nix::sys::stat::umask(mask);
+    bound?;
+    socket::listen(&listener, socket::Backlog::new(16)?)?;
+    Ok(listener)
+}
+
+/// Accepts a client of such a socket.
+///
+/// # Errors
+/// The errno of accept4(2).
+pub fn accept_local(listener: &OwnedFd) -> io::Result<OwnedFd> {
+    Ok(socket::accept4(listener, SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK)?)
+}
+
+/// Connects to such a socket; reading from it blocks.
+///
+/// # Errors
+/// The errno of socket(2) or connect(2): `ConnectionRefused` and `NotFound` where nobody listens.
+pub fn connect_local(path: &Path) -> io::Result<OwnedFd> {
+    let socket = socket::socket(
+        socket::AddressFamily::Unix,
+        socket::SockType::SeqPacket,
+        SockFlag::SOCK_CLOEXEC,
+        None,
+    )?;
+    socket::connect(socket.as_raw_fd(), &UnixAddr::new(path)?)?;
+    Ok(socket)
 }
 
 /// Whether a socket still listens. A hijacked worker can turn a listener into a socket that dials (`shutdown(SHUT_RD)`);

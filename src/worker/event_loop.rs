@@ -159,7 +159,7 @@ impl Worker {
                     self.service.log.replace(channel.into());
                 }
             }
-            Received::Message(ToWorker::Stop { grace_ms }, _) => self.wind_up(u64::from(grace_ms)),
+            Received::Message(ToWorker::Stop { grace_ms, idle }, _) => self.wind_up(u64::from(grace_ms), idle),
             Received::Nothing => {}
             Received::Ended => return Ok(false),
             Received::Message(ToWorker::Listen { .. }, _) | Received::Malformed => return Err(io::ErrorKind::InvalidData.into()),
@@ -167,13 +167,16 @@ impl Worker {
         Ok(true)
     }
 
-    /// Accepts no more, closes what is idle, and gives the rest until its deadline.
-    fn wind_up(&mut self, grace_ms: u64) {
+    /// Accepts no more, closes what is idle if it should, and gives the rest until its deadline.
+    fn wind_up(&mut self, grace_ms: u64, idle: bool) {
         let deadline = self.service.clock.now.saturating_add(grace_ms);
         self.stop = Some(self.stop.map_or(deadline, |earlier| earlier.min(deadline)));
         self.service.stopping = true;
         self.stop_accepting();
         self.listeners.clear();
+        if !idle {
+            return;
+        }
         let idle: Vec<usize> = self
             .connections
             .iter_mut()

@@ -1,0 +1,90 @@
+//! The control socket: an administrator's orders, a few at a time, each answered once.
+
+use crate::ipc::control::{self, Order};
+use crate::sys::epoll::{Interest, Poller};
+use crate::sys::socket;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+/// The listening end, and who is connected.
+#[derive(Default)]
+pub(super) struct Control {
+    listener: Option<(OwnedFd, PathBuf)>,
+    clients: [Option<OwnedFd>; CLIENTS_MAX],
+}
+
+impl Control {
+    /// Listens at `path`, in place of a socket that nobody listens at any more.
+    ///
+    /// # Errors
+    /// Names the path and why: another service that runs, among others.
+    pub(super) fn open(path: &Path) -> Result<Control, String> {
+        let fault = |fault: io::Error| format!("control socket \"{}\": {fault}", path.display());
+        let listener = socket::listen_local(path).map_err(fault)?;
+        Ok(Control {
+            listener: Some((listener, path.to_owned())),
+            clients: Default::default(),
+        })
+    }
+
+    pub(super) fn listener(&self) -> Option<BorrowedFd<'_>> {
+        self.listener.as_ref().map(|(listener, _)| listener.as_fd())
+    }
+
+    /// Accepts one client, whose token becomes `tokens` and its place; one too many is turned away.
+    pub(super) fn accept(&mut self, poller: &Poller, tokens: u64) {
+        let Some(Ok(client)) = self.listener.as_ref().map(|(listener, _)| socket::accept_local(listener)) else {
+            return;
+        };
+        if let Some((place, free)) = (0..).zip(&mut self.clients).find(|(_, client)| client.is_none())
+            && poller.add(&client, Interest::Input, tokens + place).is_ok()
+        {
+            *free = Some(client);
+        }
+    }
+
+    /// The order of a client; what is no order, or the client's end, ends the connection.
+    pub(super) fn receive(&mut self, client: u64) -> Option<Order> {
+        let place = usize::try_from(client).ok()?;
+        let mut buffer = [0; 16];
+        let result = socket::receive_packet(self.clients.get(place)?.as_ref()?, &mut buffer);
+        if matches!(&result, Err(fault) if fault.kind() == io::ErrorKind::WouldBlock) {
+            return None;
+        }
+        let order = result.ok().and_then(|length| Order::decode(buffer.get(..length)?));
+        if order.is_none() {
+            self.clients[place] = None;
+        }
+        order
+    }
+
+    /// Answers a client and ends its connection. One that does not take its answer loses it: nothing waits for it.
+    pub(super) fn answer(&mut self, client: u64, outcome: &Result<String, String>) {
+        let place = usize::try_from(client).ok();
+        let Some(client) = place.and_then(|place| self.clients.get_mut(place)).and_then(Option::take) else {
+            return;
+        };
+        for packet in control::packets(outcome) {
+            if socket::send_packet(&client, &packet).is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Answers everyone who is still connected: the service ends.
+    pub(super) fn answer_all(&mut self, outcome: &Result<String, String>) {
+        (0..).zip(0..CLIENTS_MAX).for_each(|(client, _)| self.answer(client, outcome));
+    }
+}
+
+impl Drop for Control {
+    fn drop(&mut self) {
+        if let Some((_, path)) = self.listener.take() {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+/// Clients at a time.
+const CLIENTS_MAX: usize = 16;

@@ -1,0 +1,305 @@
+//! Reload: a new generation from the file as it is now, or everything as it was.
+//!
+//! Nothing of the running generation is touched before the new one is ready: its configuration is read and checked, its
+//! sockets bound, its logs opened, its workers confined and verified. Then it gets the sockets and the old one drains.
+
+use super::cell::Cells;
+use super::generation::{Generation, Phase};
+use super::listen::{Listener, listen};
+use super::report::Report;
+use super::supervise::Supervisor;
+use crate::config::{self, Config, Level, LogTarget};
+use crate::sys::privilege::Identity;
+use crate::sys::{clock, log_file, proc, process, socket};
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::rc::Rc;
+
+/// Where the configuration comes from, and what of it a reload may not change.
+pub(super) struct Source {
+    /// `None`: `anchorite serve`, which has no file.
+    pub(super) file: Option<PathBuf>,
+    pub(super) identity: Identity,
+    pub(super) fixed: Fixed,
+    /// Directories by the names the configuration has for them, and what they were when they were shown.
+    pub(super) watched: Vec<(PathBuf, Option<(u64, u64)>)>,
+    pub(super) looked: u64,
+}
+
+/// Settings that need a restart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Fixed {
+    user: Option<String>,
+    group: Option<String>,
+    mode: config::JailMode,
+    control_socket: Option<PathBuf>,
+}
+
+/// Everything a generation needs before its workers start.
+pub(super) struct Prepared {
+    pub(super) cells: Rc<Cells>,
+    pub(super) listeners: Vec<Rc<Listener>>,
+    pub(super) workers: u16,
+    pub(super) drain_ms: u64,
+    /// Taken by whoever writes to them.
+    pub(super) logs: Option<Logs>,
+    pub(super) watched: Vec<(PathBuf, Option<(u64, u64)>)>,
+}
+
+/// The log files, and the parent's own way into the error log.
+pub(super) struct Logs {
+    targets: config::Log,
+    pub(super) access: OwnedFd,
+    pub(super) error: OwnedFd,
+    pub(super) report: Report,
+    pub(super) level: Level,
+}
+
+impl Logs {
+    /// Opens the logs that a configuration names.
+    ///
+    /// # Errors
+    /// Names the log that cannot be opened, with the errno.
+    fn open(targets: config::Log) -> Result<Logs, String> {
+        Ok(Logs {
+            access: open_log(&targets.access)?,
+            error: open_log(&targets.error)?,
+            report: Report::new(open_log(&targets.error)?, targets.level),
+            level: targets.level,
+            targets,
+        })
+    }
+
+    /// The same logs, opened again by their names.
+    ///
+    /// # Errors
+    /// As [`Logs::open`].
+    pub(super) fn reopened(&self) -> Result<Logs, String> {
+        Logs::open(self.targets.clone())
+    }
+}
+
+fn open_log(target: &LogTarget) -> Result<OwnedFd, String> {
+    match target {
+        LogTarget::Stderr => socket::copy(std::io::stderr()).map_err(|fault| format!("standard error: {fault}")),
+        LogTarget::Off => socket::null().map_err(|fault| format!("/dev/null: {fault}")),
+        LogTarget::File(path) => log_file::open_for_appending(path).map_err(|fault| format!("log \"{}\": {fault}", path.display())),
+    }
+}
+
+/// A generation that starts, and what comes into force with it.
+pub(super) struct Pending {
+    number: u32,
+    client: Option<u64>,
+    logs: Option<Logs>,
+    watched: Vec<(PathBuf, Option<(u64, u64)>)>,
+}
+
+impl Fixed {
+    pub(super) fn of(config: &Config) -> Fixed {
+        Fixed {
+            user: config.server.user.clone(),
+            group: config.server.group.clone(),
+            mode: config.jail.mode.clone(),
+            control_socket: config.server.control_socket.clone(),
+        }
+    }
+
+    /// The first setting in which two configurations differ.
+    fn difference(&self, other: &Fixed) -> Option<&'static str> {
+        [
+            (self.user != other.user, "[server] user"),
+            (self.group != other.group, "[server] group"),
+            (self.mode != other.mode, "[jail] mode"),
+            (self.control_socket != other.control_socket, "[server] control_socket"),
+        ]
+        .into_iter()
+        .find_map(|(differs, name)| differs.then_some(name))
+    }
+}
+
+/// Binds, opens and resolves what a configuration names.
+///
+/// # Errors
+/// Names what cannot be had, with the errno.
+pub(super) fn prepare(mut config: Config, identity: Identity, open: &[Rc<Listener>]) -> Result<Prepared, String> {
+    let listeners = listen(&config.server.listen, open)?;
+    let logs = Some(Logs::open(config.log.clone())?);
+    let watched = config
+        .sites
+        .iter()
+        .map(|site| &site.root)
+        .chain(&config.jail.also)
+        .map(|path| (path.clone(), proc::inode(path)))
+        .collect();
+    let cells = Rc::new(Cells::new(&mut config, identity)?);
+    Ok(Prepared {
+        cells,
+        listeners,
+        workers: if config.server.workers == 0 {
+            process::cpus()
+        } else {
+            config.server.workers
+        },
+        drain_ms: u64::try_from(config.limits.drain_timeout.as_millis()).unwrap_or(u64::MAX),
+        logs,
+        watched,
+    })
+}
+
+impl Source {
+    /// How often the directories are looked at, in milliseconds.
+    pub(super) fn watch_ms(&self) -> u64 {
+        if self.file.is_some() { WATCH_MS } else { u64::MAX / 2 }
+    }
+
+    /// A directory that is another one than when it was shown: replaced by renaming, or a link that leads elsewhere now.
+    fn replaced(&mut self, now: u64) -> Option<PathBuf> {
+        if now.saturating_sub(self.looked) < self.watch_ms() {
+            return None;
+        }
+        self.looked = now;
+        let changed = |(path, shown): &&(PathBuf, Option<(u64, u64)>)| proc::inode(path).is_some_and(|found| Some(found) != *shown);
+        self.watched.iter().find(changed).map(|(path, _)| path.clone())
+    }
+}
+
+impl Supervisor {
+    /// Reads the file again and starts a new generation; the answer goes to `client` when that has succeeded or failed.
+    pub(super) fn reload(&mut self, client: Option<u64>) {
+        if let Err(why) = self.try_reload(client) {
+            self.logs
+                .report
+                .line(Level::Error, &format!("reload: {why}; everything stays as it was"));
+            if let Some(client) = client {
+                self.control.answer(client, &Err(why));
+            }
+        }
+    }
+
+    fn try_reload(&mut self, client: Option<u64>) -> Result<(), String> {
+        if self.is_stopping() || self.pending.is_some() {
+            return Err("the service is stopping, or a reload is under way".to_owned());
+        }
+        let file = self.source.file.as_ref().ok_or("there is no configuration file to read again")?;
+        let config = config::load(file).map_err(|faults| faults.to_string())?;
+        if let Some(name) = self.source.fixed.difference(&Fixed::of(&config)) {
+            return Err(format!("{name} was changed, which needs a restart"));
+        }
+        let open: Vec<Rc<Listener>> = self
+            .generations
+            .iter()
+            .flat_map(|generation| generation.listeners.clone())
+            .collect();
+        let prepared = prepare(config, self.source.identity, &open)?;
+        self.begin(prepared, client)
+    }
+
+    /// Starts the workers of a new generation.
+    pub(super) fn begin(&mut self, prepared: Prepared, client: Option<u64>) -> Result<(), String> {
+        let Prepared {
+            cells,
+            listeners,
+            workers,
+            drain_ms,
+            logs,
+            watched,
+        } = prepared;
+        let number = self.next_generation;
+        self.next_generation += 1;
+        self.generations.push(Generation::new(number, cells, listeners, workers, drain_ms));
+        self.pending = Some(Pending {
+            number,
+            client,
+            logs,
+            watched,
+        });
+        self.launch(number).map_err(|why| self.give_up(number, why))
+    }
+
+    /// Every worker of a new generation is verified: it gets the sockets, and the one before it drains.
+    pub(super) fn succeed(&mut self, number: u32) -> Result<(), String> {
+        let Some(mut pending) = self.pending.take_if(|pending| pending.number == number) else {
+            return Ok(());
+        };
+        if let Some(logs) = pending.logs.take() {
+            self.take_logs(logs)?;
+        }
+        let mut before = Vec::new();
+        for generation in &mut self.generations {
+            match generation.phase {
+                Phase::Starting if generation.number == number => generation.phase = Phase::Serving,
+                Phase::Serving if generation.number > 0 => before.push((generation.number, generation.drain_ms)),
+                Phase::Starting | Phase::Serving | Phase::Draining(_) => {}
+            }
+        }
+        self.give_generation_its_listeners(number)?;
+        for (old, drain_ms) in before {
+            self.drain(old, drain_ms);
+        }
+        self.end_oldest();
+        self.source.watched = pending.watched;
+        let text = format!("generation {number} serves");
+        self.logs.report.line(Level::Notice, &text);
+        if let Some(client) = pending.client {
+            self.control.answer(client, &Ok(text));
+        }
+        Ok(())
+    }
+
+    /// A new generation did not come to serve: ends it. While the service itself starts, that is its end.
+    pub(super) fn fail(&mut self, number: u32, why: String) -> Result<(), String> {
+        let why = self.give_up(number, why);
+        if self.current().is_none() {
+            return Err(why);
+        }
+        self.logs
+            .report
+            .line(Level::Error, &format!("reload: {why}; everything stays as it was"));
+        Ok(())
+    }
+
+    fn give_up(&mut self, number: u32, why: String) -> String {
+        self.drain(number, 0);
+        if let Some(Pending { client: Some(client), .. }) = self.pending.take_if(|pending| pending.number == number) {
+            self.control.answer(client, &Err(why.clone()));
+        }
+        why
+    }
+
+    /// At most so many old generations finish their transfers at a time.
+    fn end_oldest(&mut self) {
+        let draining = |generation: &&Generation| matches!(generation.phase, Phase::Draining(_));
+        let count = self.generations.iter().filter(draining).count();
+        let oldest: Vec<u32> = self
+            .generations
+            .iter()
+            .filter(draining)
+            .take(count.saturating_sub(OLD_MAX))
+            .map(|generation| generation.number)
+            .collect();
+        for number in oldest {
+            self.drain(number, 0);
+        }
+    }
+
+    /// Makes a new generation when a directory that is shown was replaced: a mount keeps showing the old one.
+    pub(super) fn watch(&mut self) {
+        let now = clock::monotonic_ms();
+        if self.is_stopping() || self.pending.is_some() {
+            return;
+        }
+        if let Some(path) = self.source.replaced(now) {
+            self.logs
+                .report
+                .line(Level::Notice, &format!("\"{}\" was replaced: reloading", path.display()));
+            self.reload(None);
+        }
+    }
+}
+
+/// How often the shown directories are looked at.
+const WATCH_MS: u64 = 2_000;
+
+/// Old generations that may drain at a time.
+const OLD_MAX: usize = 4;
