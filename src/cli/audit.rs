@@ -2,11 +2,11 @@
 //!
 //! Everything is read from `/proc`; nothing is asked of the service itself, so a process that lies cannot lie here. Read-only.
 
-use crate::parent::verify::{self, Expected};
 use crate::role::{Layer, Role};
 use crate::sys::policy::Policy;
 use crate::sys::privilege::Identity;
 use crate::sys::proc::{self, CAPABILITY_SETS, Status};
+use crate::sys::verify::{self, Expected};
 use std::io;
 use std::path::Path;
 

@@ -1,10 +1,10 @@
 //! One confined process: its start, its channel, its verification, its end.
 
 use super::cell::Cells;
-use super::verify::{self, Expected};
 use crate::ipc::Channel;
 use crate::role::{Layer, Role};
 use crate::sys::process::{self, Executable, Start};
+use crate::sys::verify::{self, Expected};
 use crate::sys::{clock, memory, proc};
 use std::os::fd::{AsFd, OwnedFd};
 

@@ -2,9 +2,10 @@
 //! and so the one that never reads a byte from the network, never looks into what its children send beyond a few fixed
 //! messages, and asks no name service once it serves.
 //!
-//! `start` is what happens once, `cell` what is decided about each confined process, `child` one process from its start to
-//! its verification, `slot` the place it has and gets again, `verify` the comparison
-//! of a process with its policy, `supervise` the loop.
+//! `start` is what happens once, `cell` what is decided about each confined process, `listen` the sockets, `child` one
+//! process from its start to its verification, `slot` the place it has and gets again, `generation` the workers of one
+//! reading of the configuration, `reload` how the next one takes over, `control` and `status` what an administrator asks,
+//! `supervise` the loop.
 
 #![forbid(unsafe_code)]
 
@@ -19,6 +20,5 @@ mod slot;
 mod start;
 mod status;
 mod supervise;
-pub mod verify;
 
 pub use start::{Announce, run};

@@ -28,3 +28,4 @@ pub mod seccomp;
 pub mod signal;
 pub mod socket;
 pub mod title;
+pub mod verify;

@@ -1,10 +1,10 @@
 //! Compares a process, as `/proc` shows it, with the policy of its role. The parent gives nothing to a process that differs;
 //! `anchorite audit` tells anyone who asks.
 
+use super::policy::{Policy, User};
+use super::privilege::Identity;
+use super::proc::{CAPABILITY_SETS, Status};
 use crate::role::{Layer, Role};
-use crate::sys::policy::{Policy, User};
-use crate::sys::privilege::Identity;
-use crate::sys::proc::{CAPABILITY_SETS, Status};
 
 /// What is known of a service when one of its confined processes is compared with the policy.
 #[derive(Clone, Debug)]
