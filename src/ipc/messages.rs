@@ -2,6 +2,7 @@
 //!
 //! The first byte is the tag; integers are little-endian; a packet of any other length than its tag has is malformed.
 
+use super::counters::Totals;
 use super::lines;
 use crate::config::Level;
 
@@ -24,6 +25,10 @@ pub enum ToWorker {
     Listen { count: u8 },
     /// A new channel to `log`, which was replaced.
     Log,
+    /// Report the counters.
+    Report,
+    /// The worker of this number has died.
+    Gone { worker: u16 },
     /// Accept no more; finish what runs within this time, then exit. Without `idle`, connections that wait for a next request
     /// may still send it, and are closed behind its response: a newer generation serves, and no client should see a reset.
     Stop { grace_ms: u32, idle: bool },
@@ -49,6 +54,8 @@ pub enum ToParent {
     Ready { missing: u8 },
     /// Only from a process that proves the sandbox: whether an attempt to get out worked, and which; `missing` as in `Ready`.
     Proved { missing: u8, escape: Option<u8> },
+    /// Only from a worker that was asked: what all workers count.
+    Counters(Totals),
     /// Only from `log`: a worker sent something malformed.
     Malformed { worker: u16 },
     /// Only from `log`: lines that could not be written since the last such message.
@@ -62,6 +69,11 @@ impl Message for ToWorker {
         match self {
             ToWorker::Listen { count } => packet.extend([1, *count]),
             ToWorker::Log => packet.push(2),
+            ToWorker::Report => packet.push(4),
+            ToWorker::Gone { worker } => {
+                packet.push(5);
+                packet.extend(worker.to_le_bytes());
+            }
             ToWorker::Stop { grace_ms, idle } => {
                 packet.extend([3, u8::from(*idle)]);
                 packet.extend(grace_ms.to_le_bytes());
@@ -73,6 +85,10 @@ impl Message for ToWorker {
         match *packet {
             [1, count] if count > 0 => Some(ToWorker::Listen { count }),
             [2] => Some(ToWorker::Log),
+            [4] => Some(ToWorker::Report),
+            [5, a, b] => Some(ToWorker::Gone {
+                worker: u16::from_le_bytes([a, b]),
+            }),
             [3, idle @ 0..=1, a, b, c, d] => Some(ToWorker::Stop {
                 grace_ms: u32::from_le_bytes([a, b, c, d]),
                 idle: idle == 1,
@@ -85,7 +101,7 @@ impl Message for ToWorker {
         match self {
             ToWorker::Listen { count } => usize::from(*count),
             ToWorker::Log => 1,
-            ToWorker::Stop { .. } => 0,
+            ToWorker::Report | ToWorker::Gone { .. } | ToWorker::Stop { .. } => 0,
         }
     }
 }
@@ -141,6 +157,14 @@ impl Message for ToParent {
                 packet.push(4);
                 packet.extend(lines.to_le_bytes());
             }
+            ToParent::Counters(totals) => {
+                packet.push(6);
+                totals
+                    .counters
+                    .iter()
+                    .chain(&totals.gauges)
+                    .for_each(|value| packet.extend(value.to_le_bytes()));
+            }
             ToParent::Failed { why } => {
                 packet.push(5);
                 packet.extend(why.bytes().filter(|byte| is_printable(*byte)).take(WHY_MAX));
@@ -161,6 +185,7 @@ impl Message for ToParent {
             [4, a, b, c, d] => Some(ToParent::Lost {
                 lines: u32::from_le_bytes([a, b, c, d]),
             }),
+            [6, ref values @ ..] => decode_totals(values).map(ToParent::Counters),
             [5, ref why @ ..] if why.len() <= WHY_MAX && why.iter().all(|byte| is_printable(*byte)) => Some(ToParent::Failed {
                 why: why.iter().copied().map(char::from).collect(),
             }),
@@ -171,6 +196,18 @@ impl Message for ToParent {
     fn descriptors(&self) -> usize {
         0
     }
+}
+
+fn decode_totals(bytes: &[u8]) -> Option<Totals> {
+    let mut totals = Totals::default();
+    let (values, rest) = bytes.as_chunks::<8>();
+    if values.len() != totals.counters.len() + totals.gauges.len() || !rest.is_empty() {
+        return None;
+    }
+    for (total, value) in totals.counters.iter_mut().chain(&mut totals.gauges).zip(values) {
+        *total = u64::from_le_bytes(*value);
+    }
+    Some(totals)
 }
 
 fn is_printable(byte: u8) -> bool {
@@ -206,6 +243,8 @@ mod tests {
         round_trip(&[
             ToWorker::Listen { count: 3 },
             ToWorker::Log,
+            ToWorker::Report,
+            ToWorker::Gone { worker: 300 },
             ToWorker::Stop {
                 grace_ms: 70_000,
                 idle: true,

@@ -56,8 +56,8 @@ impl Cells {
     }
 
     /// What a new process of this role is told, encoded.
-    pub(super) fn encode(&self, role: Role, proof: bool) -> Vec<u8> {
-        let cell = self.cell(role, proof);
+    pub(super) fn encode(&self, role: Role, number: u16, proof: bool) -> Vec<u8> {
+        let cell = self.cell(role, number, proof);
         match role {
             Role::Worker => config::encode(&(cell, &self.worker)),
             Role::Log => config::encode(&(cell, &self.log)),
@@ -66,7 +66,7 @@ impl Cells {
         }
     }
 
-    fn cell(&self, role: Role, proof: bool) -> Cell {
+    fn cell(&self, role: Role, number: u16, proof: bool) -> Cell {
         let is_worker = role == Role::Worker;
         let tree = match &self.chroot {
             Some(root) if is_worker => Tree::Beneath(root.clone()),
@@ -89,8 +89,9 @@ impl Cells {
             rights,
             allow_missing: self.allow_missing.clone(),
             proof,
+            number,
             parent: process::own_id(),
-            last_descriptor: if is_worker { birth::LOG_CHANNEL } else { birth::SLICE },
+            last_descriptor: if is_worker { birth::COUNTERS } else { birth::SLICE },
         }
     }
 }

@@ -17,7 +17,7 @@ use crate::sys::policy::Policy;
 use crate::sys::privilege::{self, Identity};
 use crate::sys::process::{self, Executable};
 use crate::sys::signal::Signals;
-use crate::sys::{clock, panic, proc, proof, seccomp, socket, title};
+use crate::sys::{clock, panic, proc, proof, seccomp, shared, socket, title};
 use std::path::PathBuf;
 use std::rc::Rc;
 
@@ -68,6 +68,7 @@ fn start(config: Config, file: Option<PathBuf>, announcement: &Announce) -> Resu
     let mut nursery = Nursery {
         executable,
         null,
+        counters: shared::create().map_err(|fault| format!("counters: {fault}"))?,
         user_namespace: identity.rootless,
     };
     let missing = prove(&mut nursery, &first.cells)?;
@@ -152,7 +153,7 @@ fn prove(nursery: &mut Nursery, cells: &Cells) -> Result<Vec<Layer>, String> {
     }
     if nursery.user_namespace
         && cells.allow_missing.contains(&Layer::Namespaces)
-        && nursery.start(cells, Role::Log, "log, trying a user namespace", true, None).is_err()
+        && nursery.start_proof(cells, Role::Log, "log, trying a user namespace", None).is_err()
     {
         nursery.user_namespace = false;
     }
@@ -166,7 +167,7 @@ fn prove(nursery: &mut Nursery, cells: &Cells) -> Result<Vec<Layer>, String> {
         } else {
             None
         };
-        let child = nursery.start(cells, role, title, true, log.as_ref().map(|(theirs, _)| theirs))?;
+        let child = nursery.start_proof(cells, role, title, log.as_ref().map(|(theirs, _)| theirs))?;
         let outcome = proof_of(&child.channel);
         process::kill(child.pid);
         match outcome {
@@ -179,7 +180,7 @@ fn prove(nursery: &mut Nursery, cells: &Cells) -> Result<Vec<Layer>, String> {
                 ));
             }
             Some(ToParent::Failed { why }) => return Err(format!("confinement of {}: {why}", role.name())),
-            Some(ToParent::Ready { .. } | ToParent::Malformed { .. } | ToParent::Lost { .. }) | None => {
+            Some(ToParent::Ready { .. } | ToParent::Counters(_) | ToParent::Malformed { .. } | ToParent::Lost { .. }) | None => {
                 return Err(format!(
                     "confinement of {}: the process that proves it ended without a word",
                     role.name()

@@ -8,6 +8,7 @@ use super::control::Control;
 use super::generation::{Generation, Phase};
 use super::reload::{Logs, Pending, Prepared, Source};
 use super::slot::Slot;
+use super::status::Asked;
 use crate::config::Level;
 use crate::ipc::control::Order;
 use crate::ipc::messages::{ToLog, ToParent, ToWorker};
@@ -33,6 +34,8 @@ pub(super) struct Supervisor {
     pub(super) generations: Vec<Generation>,
     pub(super) next_generation: u32,
     pub(super) pending: Option<Pending>,
+    /// Who waits for the counters.
+    pub(super) asked: Vec<Asked>,
     /// Processes that were replaced after they died, and log lines that were lost.
     pub(super) restarts: u32,
     pub(super) lost_lines: u64,
@@ -85,6 +88,7 @@ impl Supervisor {
             generations: vec![log],
             next_generation: 1,
             pending: None,
+            asked: Vec::new(),
             restarts: 0,
             lost_lines: 0,
         };
@@ -123,6 +127,7 @@ impl Supervisor {
                 return 0;
             }
             self.watch();
+            self.answer_overdue(now);
             if let Err(why) = self.turn(self.next_moment(now)) {
                 self.logs.report.line(Level::Error, &why);
             }
@@ -181,10 +186,7 @@ impl Supervisor {
                 // Answered by the end of the connection, when nothing of the service is left.
                 self.stop(self.current().map_or(STOP_GRACE_MS, |generation| generation.drain_ms));
             }
-            Some(Order::Status { json }) => {
-                let text = self.status(json);
-                self.control.answer(client, &Ok(text));
-            }
+            Some(Order::Status { json }) => self.ask_status(client, json),
         }
     }
 
@@ -206,7 +208,7 @@ impl Supervisor {
         };
         let child = self
             .nursery
-            .start(&generation.cells, slot.role, &slot.name(), false, worker_end.as_ref())?;
+            .start(&generation.cells, slot.role, &slot.name(), log_number, worker_end.as_ref())?;
         self.poller
             .add(&child.channel, Interest::Input, place.token())
             .map_err(|fault| format!("epoll: {fault}"))?;
@@ -271,8 +273,13 @@ impl Supervisor {
                     .line(Level::Error, &format!("{lines} log lines could not be written and are lost"));
                 Ok(())
             }
+            Received::Message(ToParent::Counters(totals), _) if role == Role::Worker => {
+                self.answer_status(Some(&totals));
+                Ok(())
+            }
             Received::Message(
                 ToParent::Ready { .. }
+                | ToParent::Counters(_)
                 | ToParent::Failed { .. }
                 | ToParent::Proved { .. }
                 | ToParent::Malformed { .. }
@@ -425,10 +432,11 @@ impl Supervisor {
         let Some(slot) = self.slot_mut(place) else { return Ok(()) };
         let Some(child) = slot.child.take() else { return Ok(()) };
         slot.log_end = None;
+        let number = slot.log_number;
         // What it said before it died is worth more than how it died.
         let said = match child.channel.receive() {
             Received::Message(ToParent::Failed { why }, _) if child.state == State::Starting => Some(format!("did not start: {why}")),
-            _ => None,
+            Received::Message(..) | Received::Nothing | Received::Ended | Received::Malformed => None,
         };
         let why = format!(
             "{} (pid {pid}) {}",
@@ -438,6 +446,7 @@ impl Supervisor {
         let lived = now.saturating_sub(child.started_ms);
         let delay = replace.then(|| slot.next_delay(lived));
         slot.next_start = delay.map(|delay| now + delay);
+        self.ask_a_worker(&ToWorker::Gone { worker: number });
         if starting {
             return self.fail(place.generation, why);
         }
@@ -562,7 +571,22 @@ impl Supervisor {
         // What was told to end and has not yet is looked at again soon.
         let again = draining.chain(log).map(|deadline| deadline.max(now + KILL_AGAIN_MS));
         let watch = (self.stopping == Stopping::No).then_some(now + self.source.watch_ms());
-        starts.chain(stuck).chain(again).chain(watch).min().unwrap_or(u64::MAX)
+        let status = self.asked.first().map(|asked| asked.until);
+        starts
+            .chain(stuck)
+            .chain(again)
+            .chain(watch)
+            .chain(status)
+            .min()
+            .unwrap_or(u64::MAX)
+    }
+
+    /// Sends a message to one worker that serves, whichever takes it.
+    pub(super) fn ask_a_worker(&self, message: &ToWorker) {
+        let serving = self.slots().filter(|slot| slot.role == Role::Worker && slot.is_serving());
+        let _ = serving
+            .filter_map(|slot| slot.child.as_ref())
+            .any(|child| child.channel.send(message, &[]).is_ok());
     }
 
     pub(super) fn is_stopping(&self) -> bool {

@@ -34,6 +34,8 @@ pub struct Cell {
     pub allow_missing: Vec<Layer>,
     /// Answer EPERM where the filter would kill: for the process that proves the sandbox and serves nothing.
     pub proof: bool,
+    /// What the parent knows this process by, for roles of which there are several.
+    pub number: u16,
     /// Process id of the parent; when it is not that any more, the parent died before this process could ask to be told.
     pub parent: i32,
     /// Descriptors above this number are closed.

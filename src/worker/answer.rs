@@ -1,10 +1,12 @@
 //! The response to one request: from the parsed head through the plan to bytes, and a file where there is more to send.
 
 use super::clock::Clock;
+use super::counters::Counters;
 use super::files::{self, Content, Files, Served};
 use super::log::{Exchange, Log};
 use super::response::{self, Head, Persistence};
 use crate::config::{Level, Limits, WorkerSlice};
+use crate::ipc::counters::Counter;
 use crate::ipc::lines;
 use crate::proto::conditional::{self, Precondition, Validators};
 use crate::proto::head::{Framing, HeadLimits, Method, Request, Version};
@@ -26,6 +28,7 @@ pub(super) struct Service {
     pub(super) head_limits: HeadLimits,
     pub(super) clock: Clock,
     pub(super) log: Log,
+    pub(super) counters: Counters,
     /// Responses being made; emptied by whoever sends them.
     pub(super) out: Vec<u8>,
     /// Bytes that connections hold because their clients do not take them.
@@ -89,7 +92,7 @@ enum Body<'b> {
 }
 
 impl Service {
-    pub(super) fn new(slice: WorkerSlice, files: Files, log: Log, uid: u32) -> Service {
+    pub(super) fn new(slice: WorkerSlice, files: Files, log: Log, counters: Counters, uid: u32) -> Service {
         let WorkerSlice {
             sites,
             limits,
@@ -109,6 +112,7 @@ impl Service {
             head_limits,
             clock: Clock::new(),
             log,
+            counters,
             out: Vec::new(),
             held: 0,
             stopping: false,
@@ -176,6 +180,7 @@ impl Service {
 
     /// Answers bytes that are no acceptable request; the connection ends.
     pub(super) fn reject(&mut self, client: IpAddr, reject: &Reject, line: &[u8]) {
+        self.counters.count(Counter::Refused, 1);
         self.log
             .error(Level::Info, &format!("client {client}: {} ({})", reject.status, reject.why));
         self.page.clear();
@@ -194,6 +199,7 @@ impl Service {
             referer: None,
             user_agent: None,
         };
+        self.counters.response(exchange.status, exchange.bytes);
         self.log.access(self.clock.now, &exchange);
     }
 
@@ -209,6 +215,7 @@ impl Service {
             referer: line.referer.as_deref(),
             user_agent: line.user_agent.as_deref(),
         };
+        self.counters.response(exchange.status, exchange.bytes);
         self.log.access(self.clock.now, &exchange);
     }
 
@@ -449,6 +456,7 @@ impl Service {
             referer: incoming.request.field("referer"),
             user_agent: incoming.request.field("user-agent"),
         };
+        self.counters.response(exchange.status, exchange.bytes);
         self.log.access(self.clock.now, &exchange);
         answered
     }

@@ -10,6 +10,7 @@
 mod answer;
 mod clock;
 mod connection;
+mod counters;
 mod event_loop;
 mod files;
 mod log;
