@@ -96,6 +96,9 @@ impl Log {
             }
             Received::Message(ToLog::Stop, _) => self.stopping = true,
             Received::Nothing => {}
+            // Told to stop, it outlives the parent's end, as when the program is replaced: the channels still hold lines. Should
+            // the parent really have died, the kernel ends this process.
+            Received::Ended if self.stopping => self.born.poller.remove(&self.born.parent)?,
             Received::Ended => return Ok(false),
             // The parent is trusted; if it is not what it was, this process must not go on.
             Received::Malformed => return Err(io::ErrorKind::InvalidData.into()),

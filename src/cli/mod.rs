@@ -37,6 +37,9 @@ enum Command {
     Run {
         #[command(flatten)]
         configuration: Configuration,
+        /// What the program before left, when it was replaced
+        #[arg(long, hide = true, value_name = "DESCRIPTOR")]
+        resume: Option<i32>,
     },
     /// Reads the configuration as `run` would and reports every fault
     Check {
@@ -77,7 +80,7 @@ pub fn main() -> u8 {
     };
     match arguments.command {
         Command::Serve { directory, listen } => serve::main(&directory, listen),
-        Command::Run { configuration } => run::main(&configuration.file),
+        Command::Run { configuration, resume } => run::main(&configuration.file, resume),
         Command::Check { configuration } => check::main(&configuration.file),
         Command::Audit { json } => audit::main(json),
         Command::Policy { role } => policy::main(role.as_deref()),

@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 /// A listening socket and the address it was configured with.
 pub(super) struct Listener {
-    configured: SocketAddr,
+    pub(super) configured: SocketAddr,
     pub(super) socket: OwnedFd,
 }
 

@@ -8,6 +8,7 @@ use super::listen::Listener;
 use super::reload::{Fixed, Source, prepare};
 use super::report::{self, announce};
 use super::supervise::{START_MS, Supervisor};
+use super::upgrade::{Inherited, Legacy};
 use crate::config::{Config, JailMode};
 use crate::ipc::messages::ToParent;
 use crate::ipc::{Channel, Received, birth, lines};
@@ -30,45 +31,93 @@ pub enum Announce {
     Addresses,
 }
 
+/// Where a service comes from, beside its configuration.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Origin {
+    /// The file that a reload reads again; absolute.
+    pub file: Option<PathBuf>,
+    /// Number of the descriptor under which the program before left what it had.
+    pub resume: Option<i32>,
+}
+
 /// Runs the service until a signal ends it; the exit status.
-pub fn run(config: Config, file: Option<PathBuf>, announcement: &Announce) -> u8 {
+pub fn run(config: Config, origin: Origin, announcement: &Announce) -> u8 {
     panic::install(|text| lines::error_line(crate::config::Level::Error, "parent", text.as_bytes()));
-    match start(config, file, announcement) {
+    let started =
+        origin
+            .resume
+            .map(Legacy::read)
+            .transpose()
+            .and_then(|legacy| match start(config, origin.file, legacy.as_ref(), announcement) {
+                Ok(supervisor) => {
+                    legacy.map(Legacy::settle);
+                    Ok(supervisor)
+                }
+                Err(why) => {
+                    announce(&why);
+                    Err(legacy.map(Legacy::go_back).unwrap_or_default())
+                }
+            });
+    match started {
         Ok(supervisor) => supervisor.supervise(),
         Err(why) => {
-            announce(&why);
+            if !why.is_empty() {
+                announce(&why);
+            }
             1
         }
     }
 }
 
-fn start(config: Config, file: Option<PathBuf>, announcement: &Announce) -> Result<Supervisor, String> {
+/// Becomes the program before again, because this one does not take the configuration; the exit status when even that failed.
+pub fn go_back(resume: i32) -> u8 {
+    announce(&Legacy::read(resume).map_or_else(|why| why, Legacy::go_back));
+    1
+}
+
+fn start(config: Config, file: Option<PathBuf>, legacy: Option<&Legacy>, announcement: &Announce) -> Result<Supervisor, String> {
     process::reserve_standard_descriptors().map_err(|fault| format!("/dev/null: {fault}"))?;
     process::set_umask();
     let executable = Executable::running().map_err(|fault| format!("/proc/self/exe: {fault}"))?;
     let signals = Signals::block().map_err(|fault| format!("signals: {fault}"))?;
     let null = socket::null().map_err(|fault| format!("/dev/null: {fault}"))?;
+    let before = legacy.map(Legacy::take).transpose()?;
     let identity = identity(&config)?;
+    let program = legacy.map_or_else(
+        || Executable::path().map_err(|fault| format!("/proc/self/exe: {fault}")),
+        |legacy| Ok((&legacy.program).into()),
+    )?;
+    let (before, control, counters, open) = match before {
+        Some(Inherited {
+            listeners,
+            workers,
+            generation,
+            counters,
+            control,
+        }) => (Some((workers, generation)), control, Some(counters), listeners),
+        None => (None, None, None, Vec::new()),
+    };
     let control = config
         .server
         .control_socket
         .as_deref()
-        .map(Control::open)
+        .map(|path| Control::open(path, control))
         .transpose()?
         .unwrap_or_default();
     let chrooted = matches!(config.jail.mode, JailMode::Chroot(_));
     let fixed = Fixed::of(&config);
-    let first = prepare(config, identity, &[])?;
+    let first = prepare(config, identity, &open)?;
     process::raise_file_limit();
     clock::load_zone();
     title::clear_environment();
     title::set_short("anchorite");
-    drop_privilege(identity)?;
+    drop_privilege(identity, legacy.map(|legacy| legacy.filter))?;
 
+    let counters = counters.map_or_else(|| shared::create().map_err(|fault| format!("counters: {fault}")), Ok)?;
     let mut nursery = Nursery {
         executable,
         null,
-        counters: shared::create().map_err(|fault| format!("counters: {fault}"))?,
+        counters,
         user_namespace: identity.rootless,
     };
     let missing = prove(&mut nursery, &first.cells)?;
@@ -76,12 +125,13 @@ fn start(config: Config, file: Option<PathBuf>, announcement: &Announce) -> Resu
     let (listeners, workers) = (first.listeners.clone(), first.workers);
     let source = Source {
         file,
+        program,
         identity,
         fixed,
         watched: Vec::new(),
         looked: clock::monotonic_ms(),
     };
-    let supervisor = Supervisor::start(nursery, source, signals, control, first)?;
+    let supervisor = Supervisor::start(nursery, source, signals, control, first, before)?;
     tell(announcement, &listeners);
     announce(&report::confinement(workers, identity, chrooted, &missing));
     announce("ready");
@@ -122,7 +172,7 @@ fn unused() -> Result<(u32, u32), String> {
 }
 
 /// Cuts the parent's own capabilities to its policy and installs its filter, which its children inherit.
-fn drop_privilege(identity: Identity) -> Result<(), String> {
+fn drop_privilege(identity: Identity, in_force: Option<u64>) -> Result<(), String> {
     let policy = Policy::of(Role::Parent);
     if identity.rootless {
         // Without CAP_SYS_ADMIN the kernel takes a filter only after this; nothing the parent starts needs set-id programs.
@@ -133,6 +183,9 @@ fn drop_privilege(identity: Identity) -> Result<(), String> {
     }
     if cfg!(feature = "bench-unconfined") {
         announce("UNCONFINED: this binary was built to measure the cost of the confinement; do not serve with it");
+        return Ok(());
+    }
+    if in_force == Some(seccomp::digest(policy.list)) {
         return Ok(());
     }
     let before = proc::status(process::own_id()).map_err(|fault| fault.to_string())?.seccomp_filters;

@@ -22,9 +22,9 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 /// The parent once it serves.
 pub(super) struct Supervisor {
-    nursery: Nursery,
+    pub(super) nursery: Nursery,
+    pub(super) poller: Poller,
     signals: Signals,
-    poller: Poller,
     next_log_number: u16,
     stopping: Stopping,
     pub(super) source: Source,
@@ -52,9 +52,9 @@ enum Stopping {
 
 /// Where a process stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Place {
-    generation: u32,
-    slot: u32,
+pub(super) struct Place {
+    pub(super) generation: u32,
+    pub(super) slot: u32,
 }
 
 impl Supervisor {
@@ -68,6 +68,7 @@ impl Supervisor {
         signals: Signals,
         control: Control,
         mut first: Prepared,
+        before: Option<(Vec<(Child, u16)>, u32)>,
     ) -> Result<Supervisor, String> {
         let poller = Poller::new().map_err(|fault| format!("epoll: {fault}"))?;
         let add = |fd: BorrowedFd<'_>, token| poller.add(fd, Interest::Input, token).map_err(|fault| format!("epoll: {fault}"));
@@ -92,6 +93,12 @@ impl Supervisor {
             restarts: 0,
             lost_lines: 0,
         };
+        if let Some((workers, generation)) = before {
+            supervisor.next_generation = generation;
+            supervisor
+                .adopt(workers, first.drain_ms)
+                .map_err(|fault| format!("epoll: {fault}"))?;
+        }
         let outcome = supervisor.start_first(first);
         if outcome.is_err() {
             supervisor.kill(|_| true);
@@ -167,6 +174,7 @@ impl Supervisor {
                 Arrived::Stop => self.stop(STOP_GRACE_MS),
                 Arrived::Drain => self.stop(self.current().map_or(STOP_GRACE_MS, |generation| generation.drain_ms)),
                 Arrived::Reload => self.reload(None),
+                Arrived::Upgrade => self.upgrade(),
                 Arrived::Reopen => drop(self.reopen()),
             }
         }
@@ -649,7 +657,7 @@ impl Supervisor {
 }
 
 impl Place {
-    fn token(self) -> u64 {
+    pub(super) fn token(self) -> u64 {
         u64::from(self.generation) << 32 | u64::from(self.slot)
     }
 

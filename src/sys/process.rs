@@ -11,9 +11,10 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::Signal;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Pid};
-use std::ffi::{CStr, CString};
+use std::ffi::{CStr, CString, OsString};
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::path::{Path, PathBuf};
 
 /// The program as it was when the service started, held open so that every role of it is of one version.
 pub struct Executable(OwnedFd);
@@ -25,6 +26,86 @@ impl Executable {
         let flags = OFlag::O_PATH | OFlag::O_CLOEXEC;
         let file = nix::fcntl::open("/proc/self/exe", flags, nix::sys::stat::Mode::empty())?;
         Ok(Executable(above_given(file)?))
+    }
+}
+
+impl Executable {
+    /// Opens a program by its path.
+    ///
+    /// # Errors
+    /// The errno of open(2).
+    pub fn open(path: &Path) -> io::Result<Executable> {
+        Ok(Executable(nix::fcntl::open(
+            path,
+            OFlag::O_PATH | OFlag::O_CLOEXEC,
+            nix::sys::stat::Mode::empty(),
+        )?))
+    }
+
+    /// Where the running program lies, or lay when it was started.
+    pub fn path() -> io::Result<PathBuf> {
+        std::fs::read_link("/proc/self/exe")
+    }
+}
+
+impl From<OwnedFd> for Executable {
+    fn from(program: OwnedFd) -> Executable {
+        Executable(program)
+    }
+}
+
+impl AsFd for Executable {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// Leaves a descriptor open over exec, and to whoever takes it up by its number.
+///
+/// # Errors
+/// The errno of fcntl(2).
+pub fn keep_over_exec(descriptor: OwnedFd) -> io::Result<RawFd> {
+    // Above the standard streams' and a role's numbers, so that nothing is put in its place.
+    let kept = above_given(descriptor)?;
+    fcntl(&kept, FcntlArg::F_SETFD(nix::fcntl::FdFlag::empty()))?;
+    Ok(kept.into_raw_fd())
+}
+
+/// Becomes another program in this process: same process id, children and open descriptors.
+///
+/// # Errors
+/// The errno of execveat(2).
+pub fn become_program(program: &Executable, arguments: &[OsString]) -> io::Result<std::convert::Infallible> {
+    let text = |text: &OsString| CString::new(text.as_encoded_bytes()).map_err(|_| io::ErrorKind::InvalidInput);
+    let arguments: Vec<CString> = arguments.iter().map(text).collect::<Result<_, _>>()?;
+    let environment: Vec<CString> = std::env::vars_os()
+        .filter_map(|(name, value)| CString::new([name.as_encoded_bytes(), b"=", value.as_encoded_bytes()].concat()).ok())
+        .collect();
+    Ok(nix::unistd::execveat(
+        &program.0,
+        c"",
+        &arguments,
+        &environment,
+        AtFlags::AT_EMPTY_PATH,
+    )?)
+}
+
+/// Lets a program check a configuration.
+///
+/// # Errors
+/// What it said, or why it could not be run.
+#[expect(clippy::disallowed_methods, reason = "this is where programs are started")]
+pub fn check(program: &Path, file: &Path) -> Result<(), String> {
+    let output = std::process::Command::new(program)
+        .arg("check")
+        .arg("-c")
+        .arg(file)
+        .output()
+        .map_err(|fault| fault.to_string())?;
+    if output.status.success() {
+        Ok(())
+    } else {
+        Err(String::from_utf8_lossy(&output.stderr).trim_end().to_owned())
     }
 }
 

@@ -19,12 +19,14 @@ pub enum Arrived {
     Reload,
     /// USR1: open the log files again.
     Reopen,
+    /// USR2: replace the program.
+    Upgrade,
     /// A process that this one started has ended.
     Child,
 }
 
 impl Signals {
-    /// Blocks the signals and opens the descriptor they arrive on; USR2 has no meaning yet and is ignored.
+    /// Blocks the signals and opens the descriptor they arrive on.
     ///
     /// # Errors
     /// The errno of sigprocmask(2) or signalfd(2).
@@ -58,6 +60,7 @@ impl Signals {
                 Some(Signal::SIGCHLD) => return Some(Arrived::Child),
                 Some(Signal::SIGHUP) => return Some(Arrived::Reload),
                 Some(Signal::SIGUSR1) => return Some(Arrived::Reopen),
+                Some(Signal::SIGUSR2) => return Some(Arrived::Upgrade),
                 _ => {}
             }
         }

@@ -302,6 +302,16 @@ pub fn inherited(number: RawFd) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(number) })
 }
 
+/// A copy, closed on exec, of the descriptor of this number.
+///
+/// # Errors
+/// `EBADF` where there is none.
+pub fn copy_of(number: RawFd) -> io::Result<OwnedFd> {
+    // SAFETY: only copies whatever the number stands for; a closed one is an error, not undefined.
+    let borrowed = unsafe { BorrowedFd::borrow_raw(number) };
+    borrowed.try_clone_to_owned()
+}
+
 /// A copy of a descriptor that is closed on exec.
 ///
 /// # Errors
