@@ -393,6 +393,8 @@ impl Supervisor {
         let (ours, theirs) = Channel::pair().map_err(|fault| format!("log channel: {fault}"))?;
         match child.channel.send(&ToWorker::Log, &[theirs.as_fd()]) {
             Ok(()) => slot.log_end = Some(ours),
+            // It has just ended; that is told elsewhere.
+            Err(fault) if fault.kind() == std::io::ErrorKind::BrokenPipe => {}
             Err(fault) => return self.condemn(place, &format!("does not take its messages: {fault}")),
         }
         Ok(())
