@@ -19,6 +19,7 @@ use std::os::fd::OwnedFd;
 /// Runs the role until the parent stops it; the exit status.
 pub fn run() -> u8 {
     let born = match birth::begin::<LogSlice>(Role::Log) {
+        Ok(born) if born.cell.proof => return birth::prove(&born),
         Ok(born) => born,
         Err(status) => return status,
     };

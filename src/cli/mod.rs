@@ -6,6 +6,7 @@
 
 mod audit;
 mod check;
+mod client;
 mod policy;
 mod run;
 mod serve;

@@ -46,23 +46,18 @@ pub fn begin<S: DeserializeOwned>(role: Role) -> Result<Born<S>, u8> {
     };
     let born = take(role, parent);
     match born {
-        Ok(born) if born.cell.proof => {
-            let escape = proof::escape(born.cell.parent, &born.confined);
-            let _ = born.parent.send(
-                &ToParent::Proved {
-                    missing: mask(&born.confined.missing),
-                    escape,
-                },
-                &[],
-            );
-            Err(0)
-        }
         Ok(born) => Ok(born),
         Err((parent, why)) => {
             let _ = parent.send(&ToParent::Failed { why }, &[]);
             Err(1)
         }
     }
+}
+
+/// In a process that proves the sandbox: tries to get out and reports it; the exit status.
+pub fn prove<S>(born: &Born<S>) -> u8 {
+    let (missing, escape) = (mask(&born.confined.missing), proof::escape(born.cell.parent, &born.confined));
+    u8::from(born.parent.send(&ToParent::Proved { missing, escape }, &[]).is_err())
 }
 
 /// Reports that the role may be given its work.

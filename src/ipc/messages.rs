@@ -56,6 +56,8 @@ pub enum ToParent {
     Proved { missing: u8, escape: Option<u8> },
     /// Only from a worker that was asked: what all workers count.
     Counters(Totals),
+    /// Only from a worker that proves the sandbox: the directory of this number cannot be looked into.
+    Unusable { directory: u16, errno: i32 },
     /// Only from `log`: a worker sent something malformed.
     Malformed { worker: u16 },
     /// Only from `log`: lines that could not be written since the last such message.
@@ -149,6 +151,11 @@ impl Message for ToParent {
         match self {
             ToParent::Ready { missing } => packet.extend([1, *missing]),
             ToParent::Proved { missing, escape } => packet.extend([2, *missing, escape.unwrap_or(NO_ESCAPE)]),
+            ToParent::Unusable { directory, errno } => {
+                packet.push(7);
+                packet.extend(directory.to_le_bytes());
+                packet.extend(errno.to_le_bytes());
+            }
             ToParent::Malformed { worker } => {
                 packet.push(3);
                 packet.extend(worker.to_le_bytes());
@@ -184,6 +191,10 @@ impl Message for ToParent {
             }),
             [4, a, b, c, d] => Some(ToParent::Lost {
                 lines: u32::from_le_bytes([a, b, c, d]),
+            }),
+            [7, a, b, c, d, e, f] => Some(ToParent::Unusable {
+                directory: u16::from_le_bytes([a, b]),
+                errno: i32::from_le_bytes([c, d, e, f]),
             }),
             [6, ref values @ ..] => decode_totals(values).map(ToParent::Counters),
             [5, ref why @ ..] if why.len() <= WHY_MAX && why.iter().all(|byte| is_printable(*byte)) => Some(ToParent::Failed {

@@ -55,6 +55,16 @@ impl Cells {
         })
     }
 
+    /// That a directory, by its number, cannot be looked into by confined processes.
+    pub(super) fn unusable(&self, directory: u16, errno: i32) -> String {
+        let name = self
+            .shown
+            .get(usize::from(directory))
+            .map_or_else(|| "?".into(), |path| path.to_string_lossy());
+        let (fault, uid) = (std::io::Error::from_raw_os_error(errno), self.identity.uid);
+        format!("root \"{name}\": {fault} (uid {uid}): nothing of it can be served")
+    }
+
     /// What a new process of this role is told, encoded.
     pub(super) fn encode(&self, role: Role, number: u16, proof: bool) -> Vec<u8> {
         let cell = self.cell(role, number, proof);

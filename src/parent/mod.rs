@@ -10,10 +10,12 @@
 #![forbid(unsafe_code)]
 
 mod cell;
+mod check;
 mod child;
 mod control;
 mod generation;
 mod listen;
+mod prove;
 mod reload;
 mod report;
 mod slot;
@@ -22,4 +24,5 @@ mod status;
 mod supervise;
 mod upgrade;
 
+pub use check::check;
 pub use start::{Announce, Origin, go_back, run};

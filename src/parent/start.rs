@@ -1,24 +1,22 @@
 //! What the parent does once: takes its descriptors, finds whom to run as, binds, opens logs, gives up what it does not
 //! need, has the sandbox proved, and goes over to the loop.
 
-use super::cell::Cells;
 use super::child::Nursery;
 use super::control::Control;
 use super::listen::Listener;
+use super::prove::{Proof, prove};
 use super::reload::{Fixed, Source, prepare};
 use super::report::{self, announce};
-use super::supervise::{START_MS, Supervisor};
+use super::supervise::Supervisor;
 use super::upgrade::{Inherited, Legacy};
 use crate::config::{Config, JailMode};
-use crate::ipc::messages::ToParent;
-use crate::ipc::{Channel, Received, birth, lines};
+use crate::ipc::lines;
 use crate::role::{Layer, Role};
-use crate::sys::epoll::{Interest, Poller};
 use crate::sys::policy::Policy;
 use crate::sys::privilege::{self, Identity};
 use crate::sys::process::{self, Executable};
 use crate::sys::signal::Signals;
-use crate::sys::{clock, panic, proc, proof, seccomp, shared, socket, title};
+use crate::sys::{clock, panic, proc, seccomp, shared, socket, title};
 use std::path::PathBuf;
 use std::rc::Rc;
 
@@ -50,7 +48,9 @@ pub fn run(config: Config, origin: Origin, announcement: &Announce) -> u8 {
             .transpose()
             .and_then(|legacy| match start(config, origin.file, legacy.as_ref(), announcement) {
                 Ok(supervisor) => {
-                    legacy.map(Legacy::settle);
+                    if let Some(legacy) = legacy {
+                        legacy.settle();
+                    }
                     Ok(supervisor)
                 }
                 Err(why) => {
@@ -120,7 +120,8 @@ fn start(config: Config, file: Option<PathBuf>, legacy: Option<&Legacy>, announc
         counters,
         user_namespace: identity.rootless,
     };
-    let missing = prove(&mut nursery, &first.cells)?;
+    let Proof { missing, unusable } = prove(&mut nursery, &first.cells)?;
+    unusable.iter().for_each(|text| announce(text));
     set_title(&first.listeners, &missing);
     let (listeners, workers) = (first.listeners.clone(), first.workers);
     let source = Source {
@@ -139,7 +140,7 @@ fn start(config: Config, file: Option<PathBuf>, legacy: Option<&Legacy>, announc
 }
 
 /// Whom confined roles run as.
-fn identity(config: &Config) -> Result<Identity, String> {
+pub(super) fn identity(config: &Config) -> Result<Identity, String> {
     let (own_uid, own_gid) = privilege::own_ids();
     if !privilege::is_root() {
         return Ok(Identity {
@@ -196,69 +197,6 @@ fn drop_privilege(identity: Identity, in_force: Option<u64>) -> Result<(), Strin
     } else {
         Err("seccomp filter of the parent: it is not in force".to_owned())
     }
-}
-
-/// Starts one process of each confined role under the same rules with EPERM in place of the end, and lets it try to get out.
-/// Returns the layers that are missing and may be.
-fn prove(nursery: &mut Nursery, cells: &Cells) -> Result<Vec<Layer>, String> {
-    if cfg!(feature = "bench-unconfined") {
-        return Ok(Vec::new());
-    }
-    if nursery.user_namespace
-        && cells.allow_missing.contains(&Layer::Namespaces)
-        && nursery.start_proof(cells, Role::Log, "log, trying a user namespace", None).is_err()
-    {
-        nursery.user_namespace = false;
-    }
-    let mut found = Vec::new();
-    for (role, title) in [
-        (Role::Worker, "worker, proving the sandbox"),
-        (Role::Log, "log, proving the sandbox"),
-    ] {
-        let log = if role == Role::Worker {
-            Some(Channel::pair().map_err(|fault| fault.to_string())?)
-        } else {
-            None
-        };
-        let child = nursery.start_proof(cells, role, title, log.as_ref().map(|(theirs, _)| theirs))?;
-        let outcome = proof_of(&child.channel);
-        process::kill(child.pid);
-        match outcome {
-            Some(ToParent::Proved { missing, escape: None }) => found.extend(birth::missing(missing)),
-            Some(ToParent::Proved { escape: Some(attempt), .. }) => {
-                return Err(format!(
-                    "the sandbox does not hold: a confined {} could {}; nothing is served",
-                    role.name(),
-                    proof::name(attempt)
-                ));
-            }
-            Some(ToParent::Failed { why }) => return Err(format!("confinement of {}: {why}", role.name())),
-            Some(ToParent::Ready { .. } | ToParent::Counters(_) | ToParent::Malformed { .. } | ToParent::Lost { .. }) | None => {
-                return Err(format!(
-                    "confinement of {}: the process that proves it ended without a word",
-                    role.name()
-                ));
-            }
-        }
-    }
-    found.dedup();
-    Ok(found)
-}
-
-/// Waits for the word of a process that proves the sandbox; `None`: it ended without one, or kept silent.
-fn proof_of(channel: &Channel) -> Option<ToParent> {
-    let deadline = clock::monotonic_ms() + START_MS;
-    let mut poller = Poller::new().ok()?;
-    poller.add(channel, Interest::Input, 0).ok()?;
-    while clock::monotonic_ms() < deadline {
-        poller.wait(Some(deadline.saturating_sub(clock::monotonic_ms()))).ok()?;
-        match channel.receive() {
-            Received::Message(message, _) => return Some(message),
-            Received::Nothing => {}
-            Received::Ended | Received::Malformed => return None,
-        }
-    }
-    None
 }
 
 /// Tells what is served where.

@@ -290,6 +290,7 @@ impl Supervisor {
                 | ToParent::Counters(_)
                 | ToParent::Failed { .. }
                 | ToParent::Proved { .. }
+                | ToParent::Unusable { .. }
                 | ToParent::Malformed { .. }
                 | ToParent::Lost { .. },
                 _,

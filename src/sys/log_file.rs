@@ -26,6 +26,24 @@ pub fn open_for_appending(path: &Path) -> io::Result<OwnedFd> {
     Ok(file)
 }
 
+/// Whether [`open_for_appending`] would succeed; makes and changes nothing.
+///
+/// # Errors
+/// As [`open_for_appending`].
+pub fn could_append(path: &Path) -> io::Result<()> {
+    match std::fs::symlink_metadata(path) {
+        Ok(_) => open_for_appending(path).map(drop),
+        Err(fault) if fault.kind() == io::ErrorKind::NotFound => {
+            let directory = path.parent().unwrap_or(Path::new("/"));
+            Ok(nix::unistd::access(
+                directory,
+                nix::unistd::AccessFlags::W_OK | nix::unistd::AccessFlags::X_OK,
+            )?)
+        }
+        Err(fault) => Err(fault),
+    }
+}
+
 /// Appends to a file; the number of bytes written.
 ///
 /// # Errors

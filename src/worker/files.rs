@@ -4,8 +4,10 @@
 //! look-up is made again and, where the file is the same, the content kept. Small files are held in memory, large ones
 //! open. A changed file is never served with another's head: head and content are made from one descriptor.
 
-use crate::config::{Site, Symlinks};
+use crate::config::{Site, Symlinks, WorkerSlice};
+use crate::ipc::birth::Born;
 use crate::ipc::lines;
+use crate::ipc::messages::ToParent;
 use crate::proto::status::Status;
 use crate::site::plan::Answer;
 use crate::sys::confine::Confined;
@@ -211,6 +213,19 @@ impl Files {
             let status = if denied { Status::FORBIDDEN } else { Status::INTERNAL_SERVER_ERROR };
             (status, format!("list {}: {fault}", self.name(site, path)))
         })
+    }
+}
+
+/// In a process that proves the sandbox: tells the parent which document roots cannot be looked into, so that it can say so
+/// before a client meets it.
+pub(super) fn try_roots(born: &Born<WorkerSlice>) {
+    for (directory, site) in (0..).zip(&born.slice.sites) {
+        let path = born.confined.inside.path(&site.root);
+        let tried = Root::open(&path, links(site.symlinks), born.cell.identity.rootless).and_then(|root| root.enter());
+        if let Err(fault) = tried {
+            let errno = fault.raw_os_error().unwrap_or(0);
+            let _ = born.parent.send(&ToParent::Unusable { directory, errno }, &[]);
+        }
     }
 }
 
