@@ -22,11 +22,7 @@ impl Shown {
 
     /// The directories in the order of the files, each with its place.
     pub(super) fn places(&self) -> Vec<(&Path, Range<usize>)> {
-        let mut places: Vec<_> = self
-            .directories
-            .iter()
-            .map(|(path, at)| (path.as_path(), at.clone()))
-            .collect();
+        let mut places: Vec<_> = self.directories.iter().map(|(path, at)| (path.as_path(), at.clone())).collect();
         places.sort_by_key(|(_, at)| at.start);
         places
     }
@@ -76,17 +72,11 @@ mod tests {
             format!("\"{directory}\" would be served with the configuration \"/etc/anchorite/anchorite.toml\" in it, {help}")
         };
         for root in ["/etc", "/etc/anchorite", "/etc/anchorite/anchorite.toml"] {
-            assert_eq!(
-                told(&format!("[[site]]\nroot = \"{root}\"\n")),
-                [format!("2:8: {}", config(root))]
-            );
+            assert_eq!(told(&format!("[[site]]\nroot = \"{root}\"\n")), [format!("2:8: {}", config(root))]);
         }
         assert_eq!(
             told("[jail]\nalso = [\"/etc\"]\n[[site]]\nroot = \"/srv\"\n[[site.rule]]\npath = \"/x/*\"\nalias = \".\"\n"),
-            [
-                format!("2:9: {}", config("/etc")),
-                format!("7:9: {}", config("/etc/anchorite")),
-            ]
+            [format!("2:9: {}", config("/etc")), format!("7:9: {}", config("/etc/anchorite")),]
         );
         assert_eq!(
             told("[[site]]\nroot = \"/srv\"\n[[site.rule]]\npath = \"/x/*\"\nroot = \"/etc/{1}\"\n"),
@@ -100,11 +90,15 @@ mod tests {
         let help = "expected a directory of its own for what is served";
         assert_eq!(
             told("[[site]]\nroot = \"/srv\"\naccess_log = \"/srv/access.log\"\n"),
-            [format!("2:8: \"/srv\" would be served with the log \"/srv/access.log\" in it, {help}")]
+            [format!(
+                "2:8: \"/srv\" would be served with the log \"/srv/access.log\" in it, {help}"
+            )]
         );
         assert_eq!(
             told("[log]\nerror = \"/srv/log/error.log\"\n[[site]]\nroot = \"/srv\"\n"),
-            [format!("4:8: \"/srv\" would be served with the log \"/srv/log/error.log\" in it, {help}")]
+            [format!(
+                "4:8: \"/srv\" would be served with the log \"/srv/log/error.log\" in it, {help}"
+            )]
         );
         assert_eq!(
             told("[server]\ncontrol_socket = \"/srv/s\"\n[[site]]\nroot = \"/srv\"\n"),

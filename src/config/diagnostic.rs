@@ -204,7 +204,10 @@ impl<'t> Faults<'t> {
     /// What is written at a place.
     pub(super) fn written(&self, at: &Range<usize>) -> &'t str {
         let source = self.source(at.start);
-        source.text.get(at.start - source.start..at.end.saturating_sub(source.start)).unwrap_or("")
+        source
+            .text
+            .get(at.start - source.start..at.end.saturating_sub(source.start))
+            .unwrap_or("")
     }
 
     fn source(&self, offset: usize) -> &Source<'t> {

@@ -378,7 +378,10 @@ impl<'d> Item<'d> {
 
     /// The integer, if it is one of 16 bits.
     pub(super) fn small_number(&self) -> Option<u16> {
-        self.value.as_integer().and_then(integer).and_then(|number| u16::try_from(number).ok())
+        self.value
+            .as_integer()
+            .and_then(integer)
+            .and_then(|number| u16::try_from(number).ok())
     }
 
     /// Whether this is an integer.
@@ -463,7 +466,9 @@ fn report_duplicate(text: &str, document: &DeTable<'_>, at: Range<usize>, shift:
     let mut first = None;
     last_before(document, key, at.start, &mut first);
     let first = first.or_else(|| same_line_before(text, at.start));
-    let help = first.map_or(String::new(), |offset| format!("first given at {}", faults.place_name(offset + shift)));
+    let help = first.map_or(String::new(), |offset| {
+        format!("first given at {}", faults.place_name(offset + shift))
+    });
     faults.report_syntax(shifted(at, shift), format!("{} is given twice", quoted(key)), help);
 }
 

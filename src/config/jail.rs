@@ -31,7 +31,11 @@ pub(super) fn read(table: &Table<'_>, shown: &mut Shown, faults: &mut Faults<'_>
                     "expected a directory beneath {}, the \"root\" of [jail]",
                     quoted(&root.to_string_lossy())
                 );
-                faults.report(at, format!("{} cannot be seen from the jail", quoted(&path.to_string_lossy())), help);
+                faults.report(
+                    at,
+                    format!("{} cannot be seen from the jail", quoted(&path.to_string_lossy())),
+                    help,
+                );
             }
         }
         shown.add(&root, at);

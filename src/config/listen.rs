@@ -189,7 +189,10 @@ mod tests {
             said("listen = [80]"),
             [format!("2:11: \"listen\" in [server] holds an integer, expected {EXPECTED}")]
         );
-        assert_eq!(said("listen = []"), [format!("2:10: \"listen\" in [server] has no address, {HELP}")]);
+        assert_eq!(
+            said("listen = []"),
+            [format!("2:10: \"listen\" in [server] has no address, {HELP}")]
+        );
     }
 
     #[test]

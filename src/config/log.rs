@@ -176,7 +176,10 @@ mod tests {
                 "access = false",
                 "2:10: \"access\" in [log] is a boolean, expected a path, \"syslog\", \"stderr\" or \"off\"",
             ),
-            ("error = 1", "2:9: \"error\" in [log] is an integer, expected a path, \"syslog\" or \"stderr\""),
+            (
+                "error = 1",
+                "2:9: \"error\" in [log] is an integer, expected a path, \"syslog\" or \"stderr\"",
+            ),
         ] {
             assert_eq!(said(line), [said_of_it]);
         }
@@ -196,13 +199,18 @@ mod tests {
             said("level = 3"),
             ["2:9: \"level\" in [log] is an integer, expected \"error\", \"warning\", \"notice\", \"info\" or \"debug\""]
         );
-        let expected =
-            "expected \"common\", \"combined\", \"vhost_combined\", \"json\" or a template such as \"{client} {status} {uri}\"";
+        let expected = "expected \"common\", \"combined\", \"vhost_combined\", \"json\" or a template such as \"{client} {status} {uri}\"";
         for (line, said_of_it) in [
             ("format = 1", format!("2:10: \"format\" in [log] is an integer, {expected}")),
             ("format = \"\"", format!("2:10: \"format\" in [log] is \"\", {expected}")),
-            ("format = \"%h %l %u\"", format!("2:10: \"format\" in [log] is \"%h %l %u\", {expected}")),
-            ("format = \"comon\"", "2:10: \"format\" in [log] is \"comon\", did you mean \"common\"?".to_owned()),
+            (
+                "format = \"%h %l %u\"",
+                format!("2:10: \"format\" in [log] is \"%h %l %u\", {expected}"),
+            ),
+            (
+                "format = \"comon\"",
+                "2:10: \"format\" in [log] is \"comon\", did you mean \"common\"?".to_owned(),
+            ),
             (
                 "format = \"{client} {uir}\"",
                 "2:20: unknown variable \"{uir}\", did you mean \"{uri}\"?".to_owned(),

@@ -22,6 +22,7 @@ mod network;
 mod paths;
 mod quantity;
 mod read;
+mod redirect;
 mod regex;
 mod rule;
 mod rules;

@@ -26,13 +26,7 @@ pub(super) const SERVER: Names = Names {
     table: "server",
     label: "[server]",
     keys: &["user", "group", "workers", "listen", "control_socket", "pid_file", "server_header"],
-    planned: &[
-        "tls_listen",
-        "spool",
-        "spool_max",
-        "proxy_protocol_from",
-        "trusted_proxies",
-    ],
+    planned: &["tls_listen", "spool", "spool_max", "proxy_protocol_from", "trusted_proxies"],
 };
 
 pub(super) const JAIL: Names = Names {
@@ -204,8 +198,8 @@ fn distance(written: &str, name: &str) -> Option<usize> {
 /// In TOML a key after `[[site.rule]]` is the rule's, wherever the writer's indentation puts it.
 fn beside_rule(names: &Names, key: &str) -> Option<String> {
     let has = |table: &Names| table.keys.contains(&key) || table.planned.contains(&key);
-    let in_rule = std::ptr::eq(names.label, RULE.label) && !has(&RULE) && has(&SITE);
-    let in_site = std::ptr::eq(names.label, SITE.label) && !has(&SITE) && has(&RULE);
+    let in_rule = names.label == RULE.label && !has(&RULE) && has(&SITE);
+    let in_site = names.label == SITE.label && !has(&SITE) && has(&RULE);
     let place = if in_rule {
         "it belongs to the site, and so before the first [[site.rule]]: a key after that belongs to the rule"
     } else if in_site {

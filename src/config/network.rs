@@ -49,7 +49,9 @@ fn network(written: &str) -> Result<Network, String> {
     if meant.address == address {
         return canonical(meant);
     }
-    Err(format!("its last bits are not zero: did you mean \"{meant}\", or the one address \"{address}\"?"))
+    Err(format!(
+        "its last bits are not zero: did you mean \"{meant}\", or the one address \"{address}\"?"
+    ))
 }
 
 /// A client's IPv4 address is compared as such, so a network of such addresses in IPv6 clothes is undressed too.

@@ -142,7 +142,7 @@ pub(super) fn with_a_site(text: &str) -> Config {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
     use super::super::{Site, known_keys};
@@ -247,8 +247,14 @@ respond = "health"
             };
             let said = told(&format!("{before}{header}\n{key} = 1979-05-27\n"));
             let expected = format!("{line}:{}: \"{key}\" in {header} is a date or time, expected ", key.len() + 4);
-            // `root` of [jail] is told that it has no business there.
-            let misplaced = [("jail", "root"), ("site", "rule")].contains(&(table, key));
+            // These are told that they have no business there, and a rule that it is a table.
+            let misplaced = [
+                ("jail", "root"),
+                ("site", "rule"),
+                ("site.rule", "status"),
+                ("site.rule", "respond_body"),
+            ]
+            .contains(&(table, key));
             assert!(
                 misplaced || said.iter().any(|said| said.starts_with(&expected)),
                 "{table}.{key}: {said:?}"
@@ -367,6 +373,8 @@ respond = "health"
         let server = Server {
             user: None,
             group: None,
+            control_socket: None,
+            pid_file: None,
             ..expected.server.clone()
         };
         assert_eq!(

@@ -140,7 +140,10 @@ mod tests {
             (server.user.as_deref(), server.group.as_deref(), server.workers),
             (Some("www-data"), Some("33"), 1024)
         );
-        assert_eq!(server.listen, ["0.0.0.0:80", "[::1]:81"].map(|address| Listen::Tcp(address.parse().unwrap())));
+        assert_eq!(
+            server.listen,
+            ["0.0.0.0:80", "[::1]:81"].map(|address| Listen::Tcp(address.parse().unwrap()))
+        );
         assert_eq!(server.server_header, "");
     }
 
@@ -220,13 +223,19 @@ mod tests {
                 "control_socket = \"/\"",
                 "2:18: \"/\" is a directory, expected the path of a socket",
             ),
-            ("pid_file = \"/run/\"", "2:12: \"/run/\" is a directory, expected the path of a file"),
+            (
+                "pid_file = \"/run/\"",
+                "2:12: \"/run/\" is a directory, expected the path of a file",
+            ),
             ("pid_file = \"a\\u0000\"", "2:12: \"a\\0\" holds a NUL, expected a path"),
         ] {
             assert_eq!(said(line), [said_of_it]);
         }
         let long = said(&format!("control_socket = \"/{}\"", "a".repeat(107)));
-        assert!(long[0].ends_with("is too long for a socket, expected at most 107 bytes"), "{long:?}");
+        assert!(
+            long[0].ends_with("is too long for a socket, expected at most 107 bytes"),
+            "{long:?}"
+        );
     }
 
     #[test]

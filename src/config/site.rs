@@ -94,7 +94,10 @@ fn read_root(text: &Text<'_>, faults: &mut Faults<'_>) -> Option<PathBuf> {
     if text.value.contains(['{', '}']) {
         faults.report(
             text.at.clone(),
-            format!("{} holds a brace, and captures in the \"root\" of a site are not supported by this version", quoted(text.value)),
+            format!(
+                "{} holds a brace, and captures in the \"root\" of a site are not supported by this version",
+                quoted(text.value)
+            ),
             "expected a directory; a rule's \"root\" may hold captures",
         );
         return None;
@@ -246,8 +249,8 @@ pub(super) const SYMLINKS: [(&str, Symlinks); 4] = [
 
 #[cfg(test)]
 mod tests {
-    use super::super::{LogTarget, parse};
     use super::super::read::told;
+    use super::super::{LogTarget, parse};
     use super::*;
     use std::path::Path;
 

@@ -323,7 +323,10 @@ mod tests {
         for (text, said) in [
             ("é{path", format!("2..7: {open}")),
             ("{a{path}", format!("0..2: {open}")),
-            ("a}b", "1..2: \"}\" without a \"{\" before it, expected \"}}\" for a brace itself".to_owned()),
+            (
+                "a}b",
+                "1..2: \"}\" without a \"{\" before it, expected \"}}\" for a brace itself".to_owned(),
+            ),
             ("{}", format!("0..2: unknown variable \"{{}}\", {known}")),
             ("/{pth}", "1..6: unknown variable \"{pth}\", did you mean \"{path}\"?".to_owned()),
             ("{remote_addr}", format!("0..13: unknown variable \"{{remote_addr}}\", {known}")),
