@@ -420,7 +420,7 @@ respond = "health"
     #[test]
     fn a_damaged_file_never_panics_and_every_place_is_in_it() {
         let mut state = 0x9e37_79b9_7f4a_7c15;
-        for _ in 0..3_000 {
+        for _ in 0..1_500 {
             let text = damaged(&mut state);
             let Err(diagnostics) = parse(&text, Path::new("/f")) else {
                 continue;
