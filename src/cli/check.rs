@@ -6,7 +6,7 @@ use crate::ipc::control::Order;
 use crate::parent;
 use std::path::Path;
 
-pub(super) fn main(file: &Path) -> u8 {
+pub(super) fn main(file: &Path, dump: bool) -> u8 {
     let config = match config::load(file) {
         Ok(config) => config,
         Err(faults) => {
@@ -14,6 +14,10 @@ pub(super) fn main(file: &Path) -> u8 {
             return 1;
         }
     };
+    if dump {
+        print!("{}", config::dump(&config));
+        return 0;
+    }
     // What a running service listens on is no conflict with it.
     let status = config
         .server

@@ -46,6 +46,9 @@ enum Command {
     Check {
         #[command(flatten)]
         configuration: Configuration,
+        /// Prints the effective configuration, defaults filled in
+        #[arg(long)]
+        dump: bool,
     },
     /// Compares every running process of the service with the policy of its role
     Audit {
@@ -82,7 +85,7 @@ pub fn main() -> u8 {
     match arguments.command {
         Command::Serve { directory, listen } => serve::main(&directory, listen),
         Command::Run { configuration, resume } => run::main(&configuration.file, resume),
-        Command::Check { configuration } => check::main(&configuration.file),
+        Command::Check { configuration, dump } => check::main(&configuration.file, dump),
         Command::Audit { json } => audit::main(json),
         Command::Policy { role } => policy::main(role.as_deref()),
     }

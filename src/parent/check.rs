@@ -6,7 +6,7 @@ use super::cell::Cells;
 use super::child::Nursery;
 use super::prove::prove;
 use super::start::identity;
-use crate::config::{Config, LogTarget};
+use crate::config::{Config, Listen, LogTarget};
 use crate::sys::privilege::Identity;
 use crate::sys::process::{self, Executable};
 use crate::sys::{log_file, shared, socket};
@@ -16,7 +16,8 @@ use std::io;
 /// service has an address.
 pub fn check(mut config: Config, owned: impl Fn(&str) -> bool) -> Vec<String> {
     let mut faults = Vec::new();
-    for address in &config.server.listen {
+    for address in &config.addresses() {
+        let Listen::Tcp(address) = address else { continue };
         match socket::listen(*address) {
             Err(fault) if fault.kind() == io::ErrorKind::AddrInUse && owned(&address.to_string()) => {}
             Err(fault) if socket::is_without_ipv6(&fault) && address.ip().is_unspecified() => {}

@@ -84,6 +84,7 @@ impl Logs {
 fn open_log(target: &LogTarget) -> Result<OwnedFd, String> {
     match target {
         LogTarget::Stderr => socket::copy(std::io::stderr()).map_err(|fault| format!("standard error: {fault}")),
+        LogTarget::Syslog => Err("log \"syslog\": not supported by this version".to_owned()),
         LogTarget::Off => socket::null().map_err(|fault| format!("/dev/null: {fault}")),
         LogTarget::File(path) => log_file::open_for_appending(path).map_err(|fault| format!("log \"{}\": {fault}", path.display())),
     }
@@ -125,7 +126,7 @@ impl Fixed {
 /// # Errors
 /// Names what cannot be had, with the errno.
 pub(super) fn prepare(mut config: Config, identity: Identity, open: &[Rc<Listener>]) -> Result<Prepared, String> {
-    let listeners = listen(&config.server.listen, open)?;
+    let listeners = listen(&config.addresses(), open)?;
     let logs = Some(Logs::open(config.log.clone())?);
     let watched = config
         .sites

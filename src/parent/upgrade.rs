@@ -10,7 +10,7 @@ use super::child::{Child, State};
 use super::generation::{Generation, Phase};
 use super::listen::Listener;
 use super::supervise::{Place, Supervisor};
-use crate::config::{self, Level};
+use crate::config::{self, Level, Listen};
 use crate::ipc::Channel;
 use crate::ipc::messages::ToLog;
 use crate::role::Role;
@@ -21,7 +21,6 @@ use crate::sys::{memory, seccomp, socket};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::io;
-use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::rc::Rc;
@@ -29,7 +28,7 @@ use std::rc::Rc;
 /// What one program leaves to the next; descriptors by their numbers.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Legacy {
-    listeners: Vec<(SocketAddr, i32)>,
+    listeners: Vec<(Listen, i32)>,
     /// Workers that serve: process id, channel, and the number that `log` and the counters know them by.
     workers: Vec<(i32, i32, u16)>,
     generation: u32,
@@ -75,7 +74,7 @@ impl Legacy {
         let listeners = self.listeners.iter().map(|(configured, number)| {
             copy(number).map(|socket| {
                 Rc::new(Listener {
-                    configured: *configured,
+                    configured: configured.clone(),
                     socket,
                 })
             })
@@ -192,7 +191,7 @@ impl Supervisor {
         let workers = serving.filter_map(|slot| slot.child.as_ref().map(|child| (child, slot.log_number)));
         Ok(Legacy {
             listeners: listeners
-                .map(|listener| Ok((listener.configured, keep(listener.socket.as_fd())?)))
+                .map(|listener| Ok((listener.configured.clone(), keep(listener.socket.as_fd())?)))
                 .collect::<io::Result<_>>()?,
             workers: workers
                 .map(|(child, number)| Ok((child.pid, keep(child.channel.as_fd())?, number)))
