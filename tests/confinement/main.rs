@@ -13,4 +13,10 @@ mod support;
 mod syscall;
 
 #[cfg(target_arch = "x86_64")]
+#[path = "../support/hijack.rs"]
+mod hijack;
+
+#[cfg(target_arch = "x86_64")]
+mod hijacked;
+#[cfg(target_arch = "x86_64")]
 mod seccomp;

@@ -195,9 +195,10 @@ fn expect(role: Role, number: i64, arguments: [u64; 6], right: Verdict) {
 }
 
 /// uretprobe and uprobe, which Linux lets past every filter since 6.13: they are entered only from the trampoline that a
-/// tracer with privilege placed, and from anywhere else raise SIGILL and do nothing.
+/// tracer with privilege placed, and from anywhere else do nothing but raise SIGILL or answer ENXIO.
 fn is_uprobe(number: i64, outcome: Outcome) -> bool {
-    [335, 336].contains(&number) && outcome == Outcome::Killed(libc::SIGILL)
+    let nothing = [Outcome::Killed(libc::SIGILL), Outcome::Returned(-i64::from(libc::ENXIO))];
+    [335, 336].contains(&number) && nothing.contains(&outcome)
 }
 
 /// What the rules say of a call.
