@@ -10,7 +10,7 @@
 use super::jail::{self, Inside, Tree};
 use super::policy::Policy;
 use super::privilege::{self, Identity};
-use super::{landlock, prctl, process, seccomp, title};
+use super::{landlock, prctl, process, seccomp, signal, title};
 use crate::role::{Layer, Role};
 use nix::errno::Errno;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -168,7 +168,7 @@ fn resource(name: &str) -> Option<Resource> {
 }
 
 /// The flags that exec or setresuid reset: no core and no tracing by the same user, no mapping that becomes executable, and
-/// death with the parent.
+/// death with the parent; and death by a memory fault.
 fn set_flags(parent: i32) -> io::Result<()> {
     nix::sys::prctl::set_dumpable(false)?;
     match prctl::set_mdwe() {
@@ -177,6 +177,7 @@ fn set_flags(parent: i32) -> io::Result<()> {
         result => result?,
     }
     nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)?;
+    signal::end_on_fault()?;
     if process::parent_id() != parent {
         return Err(io::Error::other("the parent has died"));
     }
