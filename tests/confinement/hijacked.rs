@@ -50,14 +50,14 @@ fn die(calls: &[(&str, i64)]) -> Vec<Attempt> {
 }
 
 /// A service with a worker for each attempt and one that is left alone.
-struct Target {
-    root: Root,
-    server: Server,
-    workers: Vec<i32>,
+pub(crate) struct Target {
+    pub(crate) root: Root,
+    pub(crate) server: Server,
+    pub(crate) workers: Vec<i32>,
 }
 
 impl Target {
-    fn new(workers: usize) -> Target {
+    pub(crate) fn new(workers: usize) -> Target {
         let root = Root::with_index();
         let configuration = Configuration::of(&root.path()).server_also(&format!("workers = {workers}"));
         let server = Server::run(&configuration);
@@ -87,13 +87,15 @@ impl Target {
             }
         }
         self.goes_on(&killed);
+        let errors = self.errors();
+        assert_eq!(errors.matches("SIGSYS").count(), killed.len(), "{errors}");
         assert!(is_alive(parent));
         assert_eq!(self.server.log_process(), log);
     }
 
     /// All workers but these are the same ones, these are replaced, and the service answers.
     #[track_caller]
-    fn goes_on(&self, killed: &BTreeSet<i32>) {
+    pub(crate) fn goes_on(&self, killed: &BTreeSet<i32>) {
         let mut now = Vec::new();
         let replaced = wait_until(PATIENCE, || {
             now = self.server.workers();
@@ -103,10 +105,10 @@ impl Target {
         let untouched = self.workers.iter().filter(|pid| !killed.contains(pid));
         assert!(untouched.clone().all(|pid| now.contains(pid)), "another worker ended: {now:?}");
         assert_eq!(self.server.get("/").must_be(&[200]).text(), "index\n");
-        if !killed.is_empty() {
-            let errors = fs::read_to_string(self.server.home().join("error.log")).unwrap();
-            assert_eq!(errors.matches("SIGSYS").count(), killed.len(), "{errors}");
-        }
+    }
+
+    pub(crate) fn errors(&self) -> String {
+        fs::read_to_string(self.server.home().join("error.log")).unwrap()
     }
 }
 
@@ -758,4 +760,4 @@ fn socket_address(address: SocketAddr) -> Vec<u8> {
 }
 
 /// Number of the channel to `log` in a worker.
-const LOG_CHANNEL: u64 = 5;
+pub(crate) const LOG_CHANNEL: u64 = 5;

@@ -19,4 +19,6 @@ mod hijack;
 #[cfg(target_arch = "x86_64")]
 mod hijacked;
 #[cfg(target_arch = "x86_64")]
+mod messages;
+#[cfg(target_arch = "x86_64")]
 mod seccomp;

@@ -84,7 +84,8 @@ impl Hijacked {
         ptrace::setregs(self.pid, registers).unwrap();
         // Once into the call, once out of it.
         for _ in 0..2 {
-            ptrace::syscall(self.pid, None).unwrap();
+            // Fails when it was killed meanwhile, which the wait then tells.
+            let _ = ptrace::syscall(self.pid, None);
             match wait(self.pid) {
                 WaitStatus::PtraceSyscall(_) => {}
                 WaitStatus::Signaled(_, signal, _) => {
@@ -103,13 +104,13 @@ impl Hijacked {
                 other => panic!("{other:?} in call {number}"),
             }
         }
-        if !self.is_dying() {
-            return Outcome::Returned(ptrace::getregs(self.pid).unwrap().rax.cast_signed());
+        if let (Ok(registers), false) = (ptrace::getregs(self.pid), self.is_dying()) {
+            return Outcome::Returned(registers.rax.cast_signed());
         }
         // The filter has sent the signal that ends the process; the kernel stops it on its way out all the same.
         let mut signal = None;
         loop {
-            ptrace::cont(self.pid, signal).unwrap();
+            let _ = ptrace::cont(self.pid, signal);
             match wait(self.pid) {
                 WaitStatus::Stopped(_, fatal) => signal = Some(fatal),
                 WaitStatus::Signaled(_, fatal, _) => {
@@ -125,6 +126,15 @@ impl Hijacked {
     fn is_dying(&self) -> bool {
         let pending = u64::from_str_radix(&status_field(self.pid(), "SigPnd"), 16).unwrap();
         [libc::SIGSYS, libc::SIGKILL].iter().any(|signal| pending & (1 << (signal - 1)) != 0)
+    }
+
+    /// Lets it go on at an address where nothing is.
+    pub(crate) fn crash(mut self) {
+        let mut registers = self.taken;
+        registers.rip = 0;
+        registers.orig_rax = u64::MAX;
+        ptrace::setregs(self.pid, registers).and_then(|()| ptrace::detach(self.pid, None)).unwrap();
+        self.alive = false;
     }
 
     /// Puts bytes into the memory of the process; their address there.
