@@ -17,8 +17,14 @@ mod syscall;
 mod hijack;
 
 #[cfg(target_arch = "x86_64")]
+#[path = "../support/tamper.rs"]
+mod tamper;
+
+#[cfg(target_arch = "x86_64")]
 mod hijacked;
 #[cfg(target_arch = "x86_64")]
 mod messages;
 #[cfg(target_arch = "x86_64")]
 mod seccomp;
+#[cfg(target_arch = "x86_64")]
+mod steps;
