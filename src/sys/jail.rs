@@ -83,6 +83,7 @@ pub(super) fn enter(tree: &Tree) -> Result<Inside, String> {
         "make / private",
         mount(NONE, "/", NONE, MsFlags::MS_REC | MsFlags::MS_PRIVATE, NONE),
     )?;
+    confirm_private()?;
     match tree {
         Tree::Shown(paths) => {
             pivot_to_private_tree(&outermost(paths))?;
@@ -97,6 +98,16 @@ pub(super) fn enter(tree: &Tree) -> Result<Inside, String> {
             enter_root(root)?;
             Ok(Inside { stripped: root.to_owned() })
         }
+    }
+}
+
+/// Reads back that no mount passes on what is mounted beneath it (proc_pid_mountinfo(5), the optional fields): the tree is
+/// built over `/proc`, which the host would lose.
+fn confirm_private() -> Result<(), String> {
+    let mounts = fs::read_to_string("/proc/self/mountinfo").map_err(|fault| format!("/proc/self/mountinfo: {fault}"))?;
+    match mounts.lines().find(|line| line.split(' ').any(|field| field.starts_with("shared:"))) {
+        None => Ok(()),
+        Some(line) => Err(format!("{} is still shared with the host", line.split(' ').nth(4).unwrap_or("a mount"))),
     }
 }
 
