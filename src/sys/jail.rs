@@ -160,6 +160,10 @@ fn pivot_to_private_tree(shown: &[&Path]) -> Result<(), String> {
     step("pivot_root", pivot_root(".", "."))?;
     step("detach the old root", umount2(".", MntFlags::MNT_DETACH))?;
     step("chdir", chdir("/"))?;
+    // The old root was mounted over the new one: were it still there, the parent of the root would lead into it.
+    if identity(Path::new("/.."))? != identity(Path::new("/"))? {
+        return Err("the old root is still there".to_owned());
+    }
     set_read_only(Path::new("/"), false)
 }
 
@@ -221,11 +225,6 @@ fn confirm_read_only(target: &Path) -> Result<(), String> {
 
 /// chroot(2) and then chdir: without the latter, `..` from the old working directory leads out. Checks that both hold.
 fn enter_root(root: &Path) -> Result<(), String> {
-    let identity = |path: &Path| {
-        stat(path)
-            .map(|stat| (stat.st_dev, stat.st_ino))
-            .map_err(|errno| format!("stat: {}", errno.desc()))
-    };
     let wanted = identity(root)?;
     step("chroot", chroot(root))?;
     step("chdir", chdir("/"))?;
@@ -233,6 +232,12 @@ fn enter_root(root: &Path) -> Result<(), String> {
         return Err("the root directory is not the jail".to_owned());
     }
     Ok(())
+}
+
+/// Device and inode.
+fn identity(path: &Path) -> Result<(libc::dev_t, libc::ino_t), String> {
+    let found = stat(path).map_err(|errno| format!("stat: {}", errno.desc()))?;
+    Ok((found.st_dev, found.st_ino))
 }
 
 fn step(name: &str, result: nix::Result<()>) -> Result<(), String> {
