@@ -121,7 +121,7 @@ const JAIL: &[Step] = &[
     step("mount_setattr of the tree", libc::SYS_mount_setattr, "4 jail: mount_setattr", Some("step 4 jail: the tree is mounted with")).nth(2),
     step("enter the tree", libc::SYS_chdir, "4 jail: enter the tree", Some("step 4 jail")).nth(1),
     step("pivot_root", libc::SYS_pivot_root, "4 jail: pivot_root", Some("step 4 jail")),
-    step("detach the old root", libc::SYS_umount2, "4 jail: detach the old root", Some("step 4 jail")),
+    step("detach the old root", libc::SYS_umount2, "4 jail: detach the old root", Some("step 4 jail: the old root is still there")),
     // The chdir behind the chroot does the same again.
     step("chdir behind pivot_root", libc::SYS_chdir, "4 jail: chdir", None).nth(2),
     step("chroot", libc::SYS_chroot, "4 jail: chroot", Some("step 4 jail: the root directory is not the jail")),
