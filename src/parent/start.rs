@@ -54,7 +54,7 @@ fn start(mut config: Config, announcement: &Announce) -> Result<Supervisor, Stri
     clock::load_zone();
     title::clear_environment();
     title::set_short("anchorite");
-    drop_privilege(identity)?;
+    drop_privilege(identity, &config.jail.allow_missing)?;
 
     let mut nursery = Nursery {
         executable,
@@ -137,8 +137,9 @@ fn open_log(target: &LogTarget) -> Result<OwnedFd, String> {
     }
 }
 
-/// Cuts the parent's own capabilities to its policy and installs its filter, which its children inherit.
-fn drop_privilege(identity: Identity) -> Result<(), String> {
+/// Cuts the parent's own capabilities to its policy and installs its filter, which its children inherit; where seccomp may
+/// be missing and is, its children find so too and say it.
+fn drop_privilege(identity: Identity, allow_missing: &[Layer]) -> Result<(), String> {
     let policy = Policy::of(Role::Parent);
     if identity.rootless {
         // Without CAP_SYS_ADMIN the kernel takes a filter only after this; nothing the parent starts needs set-id programs.
@@ -152,7 +153,16 @@ fn drop_privilege(identity: Identity) -> Result<(), String> {
         return Ok(());
     }
     let before = proc::status(process::own_id()).map_err(|fault| fault.to_string())?.seccomp_filters;
-    seccomp::install(policy.list).map_err(|fault| format!("seccomp filter of the parent: {fault}"))?;
+    if let Err(fault) = seccomp::install(policy.list) {
+        if allow_missing.contains(&Layer::Seccomp) {
+            return Ok(());
+        }
+        return Err(format!(
+            "seccomp filter of the parent: {fault}; the layer \"{}\" is missing (since {}), and jail.allow_missing does not name it",
+            Layer::Seccomp.name(),
+            Layer::Seccomp.since()
+        ));
+    }
     let after = proc::status(process::own_id()).map_err(|fault| fault.to_string())?.seccomp_filters;
     if after == before + 1 {
         Ok(())
