@@ -21,6 +21,8 @@ mod hijack;
 mod tamper;
 
 #[cfg(target_arch = "x86_64")]
+mod allow_missing;
+#[cfg(target_arch = "x86_64")]
 mod hijacked;
 #[cfg(target_arch = "x86_64")]
 mod messages;

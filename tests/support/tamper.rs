@@ -13,6 +13,7 @@ use std::fs;
 use std::io::Write;
 use std::process::{Command, Stdio};
 use std::sync::mpsc;
+use std::thread::JoinHandle;
 
 /// Which call of which process, and what becomes of it.
 #[derive(Clone, Copy)]
@@ -39,8 +40,13 @@ pub(crate) struct Tampered {
     pub(crate) was_ready: bool,
 }
 
-/// Runs a command to its end, and everything that it starts.
+/// Runs a command to its end, and everything that it starts; once it says that it is ready it is told to end.
 pub(crate) fn run(command: &[String], tampering: &Tampering) -> Tampered {
+    run_and(command, tampering, |_, _| ())
+}
+
+/// The same, but when it is ready `serving` runs, with its process id and its stderr so far, before it is told to end.
+pub(crate) fn run_and(command: &[String], tampering: &Tampering, serving: impl FnOnce(i32, &str) + Send + 'static) -> Tampered {
     let home = tempfile::tempdir().unwrap();
     let stderr = home.path().join("stderr");
     // Waits for a line, so that it is traced before it does anything.
@@ -79,17 +85,23 @@ pub(crate) fn run(command: &[String], tampering: &Tampering) -> Tampered {
         counts: BTreeMap::new(),
         pending: BTreeMap::new(),
         times: 0,
-        was_ready: false,
+        serving: Some(Box::new(serving)),
+        served: None,
     };
     tracer.follow();
     let _ = over.send(());
     let stderr = String::from_utf8_lossy(&fs::read(&tracer.stderr).unwrap()).into_owned();
     assert!(watchdog.join().unwrap(), "{command:?} did not end in {PATIENCE:?}: {stderr}");
+    let was_ready = tracer.served.is_some();
+    if let Some(Err(panic)) = tracer.served.map(JoinHandle::join) {
+        eprintln!("{stderr}");
+        std::panic::resume_unwind(panic);
+    }
     Tampered {
         code: tracer.code,
         stderr,
         times: tracer.times,
-        was_ready: tracer.was_ready,
+        was_ready,
     }
 }
 
@@ -103,8 +115,12 @@ struct Tracer {
     /// Processes in a call that was taken away.
     pending: BTreeMap<i32, i64>,
     times: usize,
-    was_ready: bool,
+    serving: Option<Serving>,
+    /// The thread in which `serving` runs: this one must let the processes go on meanwhile.
+    served: Option<JoinHandle<()>>,
 }
+
+type Serving = Box<dyn FnOnce(i32, &str) + Send>;
 
 impl Tracer {
     /// Until nothing that is traced is left.
@@ -146,11 +162,24 @@ impl Tracer {
         } else if let Some(result) = self.pending.remove(&pid.as_raw()) {
             registers.rax = result.cast_unsigned();
             let _ = ptrace::setregs(pid, registers);
-        } else if pid == self.root && registers.orig_rax.cast_signed() == libc::SYS_write && !self.was_ready {
-            self.was_ready = fs::read_to_string(&self.stderr).is_ok_and(|text| text.contains("anchorite: ready"));
-            if self.was_ready {
-                let _ = kill(self.root, Signal::SIGTERM);
-            }
+        } else if pid == self.root && registers.orig_rax.cast_signed() == libc::SYS_write {
+            self.look_whether_ready();
+        }
+    }
+
+    fn look_whether_ready(&mut self) {
+        let text = fs::read_to_string(&self.stderr).unwrap_or_default();
+        if text.contains("anchorite: ready")
+            && let Some(serving) = self.serving.take()
+        {
+            let root = self.root;
+            self.served = Some(std::thread::spawn(move || {
+                let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| serving(root.as_raw(), &text)));
+                let _ = kill(root, Signal::SIGTERM);
+                if let Err(panic) = outcome {
+                    std::panic::resume_unwind(panic);
+                }
+            }));
         }
     }
 
