@@ -105,9 +105,15 @@ pub(super) fn enter(tree: &Tree) -> Result<Inside, String> {
 /// built over `/proc`, which the host would lose.
 fn confirm_private() -> Result<(), String> {
     let mounts = fs::read_to_string("/proc/self/mountinfo").map_err(|fault| format!("/proc/self/mountinfo: {fault}"))?;
-    match mounts.lines().find(|line| line.split(' ').any(|field| field.starts_with("shared:"))) {
+    match mounts
+        .lines()
+        .find(|line| line.split(' ').any(|field| field.starts_with("shared:")))
+    {
         None => Ok(()),
-        Some(line) => Err(format!("{} is still shared with the host", line.split(' ').nth(4).unwrap_or("a mount"))),
+        Some(line) => Err(format!(
+            "{} is still shared with the host",
+            line.split(' ').nth(4).unwrap_or("a mount")
+        )),
     }
 }
 

@@ -194,7 +194,11 @@ fn k03_no_way_leads_out_of_a_held_directory() {
     needs_root!();
     let target = Target::new(8);
     fs::write(target.root.base().join("secret"), "secret").unwrap();
-    fs::set_permissions(target.root.base().join("secret"), std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
+    fs::set_permissions(
+        target.root.base().join("secret"),
+        std::os::unix::fs::PermissionsExt::from_mode(0o644),
+    )
+    .unwrap();
     let secret = target.root.base().join("secret");
     let attempts = [
         opens(document_root, "../secret", libc::O_RDONLY, ABSENT),
@@ -218,7 +222,12 @@ fn k04_nothing_of_the_document_root_can_be_changed() {
     let target = Target::new(30);
     let file = target.root.file("own.txt", "unchanged");
     // As badly owned as can be: it and its directory are the worker's own, and writable.
-    let uid: u32 = status_field(target.workers[0], "Uid").split_whitespace().next().unwrap().parse().unwrap();
+    let uid: u32 = status_field(target.workers[0], "Uid")
+        .split_whitespace()
+        .next()
+        .unwrap()
+        .parse()
+        .unwrap();
     for path in [file.clone(), target.root.path()] {
         chown(&path, Some(uid), None).unwrap();
         fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
@@ -295,7 +304,10 @@ fn k05_no_socket_of_any_family() {
         .collect();
     attempts.push(attempt("socketpair", Right::Dies, |worker| {
         let pair = worker.place(&[0; 8]);
-        worker.call(libc::SYS_socketpair, [number(libc::AF_UNIX), number(libc::SOCK_STREAM), 0, pair, 0, 0])
+        worker.call(
+            libc::SYS_socketpair,
+            [number(libc::AF_UNIX), number(libc::SOCK_STREAM), 0, pair, 0, 0],
+        )
     }));
     withstands(attempts);
 }
@@ -333,18 +345,28 @@ fn k06_k07_a_listener_dials_nobody() {
         connects("connect to AF_UNSPEC", vec![0; 16]),
         shuts("shutdown SHUT_RD", libc::SHUT_RD),
         shuts("shutdown SHUT_RDWR", libc::SHUT_RDWR),
-        attempt("sendmsg", Right::Dies, move |worker| worker.call(libc::SYS_sendmsg, [number(listener), 0, 0, 0, 0, 0])),
-        attempt("sendmmsg", Right::Dies, move |worker| worker.call(libc::SYS_sendmmsg, [number(listener), 0, 0, 0, 0, 0])),
-        attempt("recvmsg on the listener", Right::Dies, move |worker| worker.call(libc::SYS_recvmsg, [number(listener), 0, 0, 0, 0, 0])),
+        attempt("sendmsg", Right::Dies, move |worker| {
+            worker.call(libc::SYS_sendmsg, [number(listener), 0, 0, 0, 0, 0])
+        }),
+        attempt("sendmmsg", Right::Dies, move |worker| {
+            worker.call(libc::SYS_sendmmsg, [number(listener), 0, 0, 0, 0, 0])
+        }),
+        attempt("recvmsg on the listener", Right::Dies, move |worker| {
+            worker.call(libc::SYS_recvmsg, [number(listener), 0, 0, 0, 0, 0])
+        }),
         // Allowed, and without effect on a socket that listens.
         attempt("write", Right::Fails(&[libc::ENOTCONN, libc::EPIPE]), move |worker| {
             let text = worker.text("stolen");
             worker.call(libc::SYS_write, [number(listener), text, 6, 0, 0, 0])
         }),
-        attempt("sendto without an address", Right::Fails(&[libc::ENOTCONN, libc::EPIPE]), move |worker| {
-            let text = worker.text("stolen");
-            worker.call(libc::SYS_sendto, [number(listener), text, 6, number(libc::MSG_NOSIGNAL), 0, 0])
-        }),
+        attempt(
+            "sendto without an address",
+            Right::Fails(&[libc::ENOTCONN, libc::EPIPE]),
+            move |worker| {
+                let text = worker.text("stolen");
+                worker.call(libc::SYS_sendto, [number(listener), text, 6, number(libc::MSG_NOSIGNAL), 0, 0])
+            },
+        ),
     ];
     target.withstands(&attempts);
     let none = stranger.accept().map(|(_, from)| from).map_err(|error| error.kind());
@@ -373,7 +395,11 @@ fn k08_a_listener_is_not_bound_or_configured_anew() {
     let target = Target::new(9);
     let listener = listener(&target);
     let option = |name: &str, level: i32, option: i32| {
-        dies(name, libc::SYS_setsockopt, [number(listener), number(level), number(option), 0, 0, 0])
+        dies(
+            name,
+            libc::SYS_setsockopt,
+            [number(listener), number(level), number(option), 0, 0, 0],
+        )
     };
     let attempts = [
         dies("bind", libc::SYS_bind, [number(listener), 0, 16, 0, 0, 0]),
@@ -446,7 +472,11 @@ fn k12_other_processes_are_not_read_or_traced() {
     let mut attempts = Vec::new();
     for pid in [sibling, target.server.parent()] {
         let mut add = |name: &str, call, arguments| attempts.push(dies(name, call, arguments));
-        add("ptrace", libc::SYS_ptrace, [u64::from(libc::PTRACE_ATTACH), number(pid), 0, 0, 0, 0]);
+        add(
+            "ptrace",
+            libc::SYS_ptrace,
+            [u64::from(libc::PTRACE_ATTACH), number(pid), 0, 0, 0, 0],
+        );
         add("process_vm_readv", libc::SYS_process_vm_readv, [number(pid), 0, 0, 0, 0, 0]);
         add("process_vm_writev", libc::SYS_process_vm_writev, [number(pid), 0, 0, 0, 0, 0]);
         add("pidfd_open", libc::SYS_pidfd_open, [number(pid), 0, 0, 0, 0, 0]);
@@ -473,10 +503,16 @@ fn k13_other_processes_are_not_signalled() {
         ] {
             attempts.push(dies(name, call, arguments));
         }
-        attempts.push(attempt("tgkill", NO_CALL, move |worker| worker.call(libc::SYS_tgkill, [pid, pid, kill, 0, 0, 0])));
+        attempts.push(attempt("tgkill", NO_CALL, move |worker| {
+            worker.call(libc::SYS_tgkill, [pid, pid, kill, 0, 0, 0])
+        }));
     }
     attempts.push(dies("kill all", libc::SYS_kill, [u64::MAX, kill, 0, 0, 0, 0]));
-    attempts.push(dies("F_SETOWN", libc::SYS_fcntl, [3, number(libc::F_SETOWN), number(sibling), 0, 0, 0]));
+    attempts.push(dies(
+        "F_SETOWN",
+        libc::SYS_fcntl,
+        [3, number(libc::F_SETOWN), number(sibling), 0, 0, 0],
+    ));
     target.withstands(&attempts);
 }
 
@@ -611,7 +647,12 @@ fn k23_no_device_request() {
     let target = Target::new(2);
     let mut worker = Hijacked::take(target.workers[0]);
     for attempt in attempts {
-        assert_eq!((attempt.make)(&mut worker), Outcome::Returned(-i64::from(libc::ENOSYS)), "{}", attempt.name);
+        assert_eq!(
+            (attempt.make)(&mut worker),
+            Outcome::Returned(-i64::from(libc::ENOSYS)),
+            "{}",
+            attempt.name
+        );
     }
     drop(worker);
     target.goes_on(&BTreeSet::new());
@@ -633,7 +674,15 @@ fn k24_other_doors_into_the_kernel_are_shut() {
             })
         })
         .collect();
-    for call in [libc::SYS_read, libc::SYS_write, libc::SYS_open, libc::SYS_close, libc::SYS_socket, 520, 521] {
+    for call in [
+        libc::SYS_read,
+        libc::SYS_write,
+        libc::SYS_open,
+        libc::SYS_close,
+        libc::SYS_socket,
+        520,
+        521,
+    ] {
         attempts.push(dies(&format!("x32: {call}"), call | X32, [0; 6]));
     }
     withstands(attempts);
@@ -729,7 +778,8 @@ fn bases(pid: i32) -> Vec<String> {
 fn document_root(worker: &Hijacked) -> i32 {
     let found = descriptors(worker.pid()).into_iter().find(|(_, target)| target.starts_with("/"));
     let held = found.filter(|(number, _)| *number > 2);
-    held.unwrap_or_else(|| panic!("no directory among {:?}", descriptors(worker.pid()))).0
+    held.unwrap_or_else(|| panic!("no directory among {:?}", descriptors(worker.pid())))
+        .0
 }
 
 /// The listening socket in every worker: the descriptor that the parent has too.

@@ -191,7 +191,10 @@ fn expect(role: Role, number: i64, arguments: [u64; 6], right: Verdict) {
         // The kernel itself answers ENOSYS to some arguments, as futex does to an operation that it does not know.
         Verdict::Passes => !outcome.is_refused() && (outcome != ENOSYS || attempt(&[], Entry::Native, number, arguments) == ENOSYS),
     };
-    assert!(is_right, "{role:?}: call {number} with {arguments:x?}: {outcome:?}, expected: {right:?}");
+    assert!(
+        is_right,
+        "{role:?}: call {number} with {arguments:x?}: {outcome:?}, expected: {right:?}"
+    );
 }
 
 /// uretprobe and uprobe, which Linux lets past every filter since 6.13: they are entered only from the trampoline that a
@@ -212,7 +215,11 @@ fn verdict(role: Role, number: i64, arguments: [u64; 6]) -> Verdict {
             .all(|argument| arguments[usize::from(argument.index)] & argument.mask == argument.value);
         return if holds { Verdict::Passes } else { Verdict::Dies };
     }
-    if find(policy.enosys).is_some() { Verdict::Enosys } else { Verdict::Dies }
+    if find(policy.enosys).is_some() {
+        Verdict::Enosys
+    } else {
+        Verdict::Dies
+    }
 }
 
 /// Arguments that a rule lets pass, everything else 0.
@@ -227,7 +234,10 @@ fn right_arguments(call: &Call) -> [u64; 6] {
 /// The filters in the order in which the program installs them.
 fn filters(role: Role) -> Vec<&'static [Instruction]> {
     let policy = Policy::of(role);
-    [policy.answered, policy.list].into_iter().filter(|filter| !filter.is_empty()).collect()
+    [policy.answered, policy.list]
+        .into_iter()
+        .filter(|filter| !filter.is_empty())
+        .collect()
 }
 
 /// The number of a system call by its name, from the C library's headers: not from the compiler of the filters.

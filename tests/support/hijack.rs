@@ -57,7 +57,14 @@ impl Hijacked {
     pub(crate) fn call(&mut self, number: i64, arguments: [u64; 6]) -> Outcome {
         let mut registers = self.taken;
         registers.rip -= 2;
-        [registers.rdi, registers.rsi, registers.rdx, registers.r10, registers.r8, registers.r9] = arguments;
+        [
+            registers.rdi,
+            registers.rsi,
+            registers.rdx,
+            registers.r10,
+            registers.r8,
+            registers.r9,
+        ] = arguments;
         self.enter(registers, number)
     }
 
@@ -68,7 +75,14 @@ impl Hijacked {
         self.write(place, &INT_80);
         let mut registers = self.taken;
         registers.rip = place;
-        [registers.rbx, registers.rcx, registers.rdx, registers.rsi, registers.rdi, registers.rbp] = arguments;
+        [
+            registers.rbx,
+            registers.rcx,
+            registers.rdx,
+            registers.rsi,
+            registers.rdi,
+            registers.rbp,
+        ] = arguments;
         let outcome = self.enter(registers, number);
         if self.alive {
             self.write(place, &SYSCALL);
@@ -125,7 +139,9 @@ impl Hijacked {
     /// Whether SIGSYS or SIGKILL is on its way. Others are not fatal: SIGPIPE, which the program ignores, waits here too.
     fn is_dying(&self) -> bool {
         let pending = u64::from_str_radix(&status_field(self.pid(), "SigPnd"), 16).unwrap();
-        [libc::SIGSYS, libc::SIGKILL].iter().any(|signal| pending & (1 << (signal - 1)) != 0)
+        [libc::SIGSYS, libc::SIGKILL]
+            .iter()
+            .any(|signal| pending & (1 << (signal - 1)) != 0)
     }
 
     /// Lets it go on at an address where nothing is.
@@ -133,7 +149,9 @@ impl Hijacked {
         let mut registers = self.taken;
         registers.rip = 0;
         registers.orig_rax = u64::MAX;
-        ptrace::setregs(self.pid, registers).and_then(|()| ptrace::detach(self.pid, None)).unwrap();
+        ptrace::setregs(self.pid, registers)
+            .and_then(|()| ptrace::detach(self.pid, None))
+            .unwrap();
         self.alive = false;
     }
 

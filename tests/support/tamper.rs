@@ -151,7 +151,14 @@ impl Tracer {
             return;
         };
         if info.op == libc::PTRACE_SYSCALL_INFO_ENTRY {
-            let arguments = [registers.rdi, registers.rsi, registers.rdx, registers.r10, registers.r8, registers.r9];
+            let arguments = [
+                registers.rdi,
+                registers.rsi,
+                registers.rdx,
+                registers.r10,
+                registers.r8,
+                registers.r9,
+            ];
             if self.is_meant(pid, registers.orig_rax.cast_signed(), &arguments) {
                 // No call of this number: the kernel does nothing.
                 registers.orig_rax = u64::MAX;
