@@ -4,6 +4,8 @@
 use crate::support::{Client, Configuration, Root, needs_root, request};
 use crate::tamper::{Tampered, Tampering, run, run_and};
 use nix::libc;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
 struct Lacking {
@@ -65,7 +67,7 @@ fn command(root: &Root, jail: &str) -> (tempfile::TempDir, Vec<String>) {
         .server_also("workers = 1")
         .jail(jail)
         .text(home.path());
-    std::fs::write(&path, text).unwrap();
+    fs::write(&path, text).unwrap();
     let words = [
         "unshare",
         "-m",
@@ -114,7 +116,7 @@ fn a_missing_layer_that_may_be_missing_is_told() {
             client.send(request("GET", "/", &["Connection: close"]));
             assert_eq!(client.response("GET").must_be(&[200]).text(), "index\n");
 
-            let title = std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap();
+            let title = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap();
             assert!(title.contains(&format!(" WITHOUT {layer}")), "{title}");
             let audit = Command::new(env!("CARGO_BIN_EXE_anchorite"))
                 .args(["audit", "--json"])
@@ -156,15 +158,15 @@ fn a_layer_that_may_be_missing_and_is_there_is_used() {
 fn without_user_namespaces(jail: &str) -> Tampered {
     let root = Root::with_index();
     let home = tempfile::tempdir().unwrap();
-    std::fs::set_permissions(home.path(), std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+    fs::set_permissions(home.path(), Permissions::from_mode(0o777)).unwrap();
     let program = home.path().join("anchorite");
-    std::fs::copy(env!("CARGO_BIN_EXE_anchorite"), &program).unwrap();
-    std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    fs::copy(env!("CARGO_BIN_EXE_anchorite"), &program).unwrap();
+    fs::set_permissions(&program, Permissions::from_mode(0o755)).unwrap();
     let configuration = Configuration::of(&root.path())
         .server("listen = [\"127.0.0.1:0\"]\nworkers = 1")
         .jail(jail);
     let path = home.path().join("anchorite.toml");
-    std::fs::write(&path, configuration.text(home.path())).unwrap();
+    fs::write(&path, configuration.text(home.path())).unwrap();
     let [program, path] = [&program, &path].map(|path| path.to_str().unwrap());
     let words = [
         "setpriv",

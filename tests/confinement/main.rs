@@ -30,7 +30,9 @@
     clippy::unwrap_used,
     clippy::panic,
     clippy::disallowed_methods,
-    reason = "a test ends by panicking, and starts processes, opens files and dials as any user of the machine would"
+    clippy::wildcard_enum_match_arm,
+    reason = "a test ends by panicking, also at what it does not expect of the kernel, and starts processes, opens files and \
+              dials as any user of the machine would"
 )]
 
 #[path = "../support/mod.rs"]

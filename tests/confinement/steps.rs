@@ -8,6 +8,8 @@
 use crate::support::{Configuration, Root, needs_root};
 use crate::tamper::{Tampered, Tampering, run};
 use nix::libc;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 
 /// Titles of the processes: what proves the sandbox is tampered with to fail, what serves to seem to succeed, since only
 /// the latter escapes the attempts of the former.
@@ -292,13 +294,13 @@ fn command(root: &Root, jail: &str) -> (tempfile::TempDir, Vec<String>) {
 
 fn configuration(root: &Root, jail: &str) -> (tempfile::TempDir, String) {
     let home = tempfile::tempdir().unwrap();
-    std::fs::set_permissions(home.path(), std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+    fs::set_permissions(home.path(), Permissions::from_mode(0o777)).unwrap();
     let path = home.path().join("anchorite.toml");
     let text = Configuration::of(&root.path())
         .server_also("workers = 1")
         .jail(jail)
         .text(home.path());
-    std::fs::write(&path, text).unwrap();
+    fs::write(&path, text).unwrap();
     (home, path.to_str().unwrap().to_owned())
 }
 
@@ -380,10 +382,10 @@ fn capabilities_of_an_ordinary_user() {
     needs_root!();
     let root = Root::with_index();
     let home = tempfile::tempdir().unwrap();
-    std::fs::set_permissions(home.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    fs::set_permissions(home.path(), Permissions::from_mode(0o755)).unwrap();
     let program = home.path().join("anchorite");
-    std::fs::copy(env!("CARGO_BIN_EXE_anchorite"), &program).unwrap();
-    std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    fs::copy(env!("CARGO_BIN_EXE_anchorite"), &program).unwrap();
+    fs::set_permissions(&program, Permissions::from_mode(0o755)).unwrap();
     let site = root.path();
     let command: Vec<String> = [
         "setpriv",

@@ -46,6 +46,7 @@ pub(crate) fn run(command: &[String], tampering: &Tampering) -> Tampered {
 }
 
 /// The same, but when it is ready `serving` runs, with its process id and its stderr so far, before it is told to end.
+#[expect(clippy::zombie_processes, reason = "its end comes to the tracer")]
 pub(crate) fn run_and(command: &[String], tampering: &Tampering, serving: impl FnOnce(i32, &str) + Send + 'static) -> Tampered {
     let home = tempfile::tempdir().unwrap();
     let stderr = home.path().join("stderr");
