@@ -41,6 +41,7 @@ pub fn run(config: Config, announcement: &Announce) -> u8 {
 
 fn start(mut config: Config, announcement: &Announce) -> Result<Supervisor, String> {
     process::reserve_standard_descriptors().map_err(|fault| format!("/dev/null: {fault}"))?;
+    process::close_above(LAST_STANDARD_DESCRIPTOR).map_err(|fault| format!("descriptors that were left open: {fault}"))?;
     let executable = Executable::running().map_err(|fault| format!("/proc/self/exe: {fault}"))?;
     let signals = Signals::block().map_err(|fault| format!("signals: {fault}"))?;
     let null = socket::null().map_err(|fault| format!("/dev/null: {fault}"))?;
@@ -279,5 +280,7 @@ fn tell(announcement: &Announce, listeners: &[OwnedFd], missing: &[Layer], worke
     ));
     announce("ready");
 }
+
+const LAST_STANDARD_DESCRIPTOR: i32 = 2;
 
 const SERVICE_USER: &str = "anchorite";

@@ -64,7 +64,7 @@ pub fn enter(cell: &Cell) -> Result<Confined, Fault> {
     let mut missing = Vec::new();
     let names: Vec<&str> = policy.namespaces.iter().map(|grant| grant.name).collect();
 
-    at("1 descriptors", close_others(cell.last_descriptor))?;
+    at("1 descriptors", process::close_above(cell.last_descriptor))?;
     title::clear_environment();
     at("2 limits", set_limits(policy))?;
     let inside = if unconfined() {
@@ -127,21 +127,6 @@ fn layer(cell: &Cell, missing: &mut Vec<Layer>, layer: Layer, step: &'static str
         layer.since()
     );
     Err(Fault { step, why })
-}
-
-/// Closes every descriptor above `last` and looks whether it did.
-fn close_others(last: RawFd) -> io::Result<()> {
-    let first = u32::try_from(last + 1).map_err(|_| io::ErrorKind::InvalidInput)?;
-    // SAFETY: close_range(2) touches no memory; by the start order of a role nothing above `last` has an owner yet.
-    Errno::result(unsafe { nix::libc::syscall(nix::libc::SYS_close_range, first, u32::MAX, 0) })?;
-    for entry in std::fs::read_dir("/proc/self/fd")?.flatten() {
-        let number = entry.file_name().to_str().and_then(|name| name.parse::<RawFd>().ok());
-        // The one above all others is the open directory that is being read.
-        if number.is_some_and(|number| number > last + 1) {
-            return Err(io::Error::other(format!("{entry:?} is still open")));
-        }
-    }
-    Ok(())
 }
 
 /// Sets the limits of the policy, soft and hard, and reads them back.
