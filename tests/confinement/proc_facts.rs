@@ -1,7 +1,7 @@
 //! What the kernel says of every process of a service, compared with its policy: as root and as an ordinary user, with
 //! `jail.mode = "mount"` and `"chroot"`.
 
-use crate::support::{Configuration, Launch, Process, Root, Server, needs_root, status_field};
+use crate::support::{Configuration, Launch, PATIENCE, Process, Root, Server, needs_root, status_field, wait_until};
 use anchorite::role::Role;
 use anchorite::sys::policy::Policy;
 use nix::libc;
@@ -52,7 +52,9 @@ impl Service {
     fn start(way: Way) -> Service {
         let root = Root::with_index();
         root.file("dir/a.txt", "a");
+        // With a descriptor that it did not ask for, as a careless supervisor leaves one open.
         let mut launch = Launch::new()
+            .shell("exec 9< /etc && exec \"$@\"")
             .environment("TZ", "Europe/Berlin")
             .environment("ANCHORITE_SECRET", "s3cret");
         let mut configuration = Configuration::of(&root.path());
@@ -64,7 +66,9 @@ impl Service {
             configuration = configuration.jail(&format!("mode = \"chroot\"\nroot = {:?}", root.base()));
         }
         let server = launch.run(&configuration);
-        server.get("/").must_be(&[200]);
+        crate::wait_for_listeners(&server);
+        // What proved the sandbox may not have ended quite yet.
+        wait_until(PATIENCE, || server.processes().len() == 3);
         let confined: Vec<(Role, Process)> = server
             .processes()
             .into_iter()
@@ -325,6 +329,31 @@ fn descriptors_are_of_the_kinds_of_the_policy() {
         };
         assert_eq!(kinds, expected.iter().copied().collect());
     });
+}
+
+#[test]
+fn descriptors_of_the_parent_are_of_the_kinds_of_the_policy() {
+    needs_root!();
+    for way in WAYS {
+        let service = Service::start(way);
+        for (number, target) in descriptors(service.server.parent()) {
+            let text = target.to_str().unwrap();
+            let kind = match text {
+                _ if number <= 2 => "inherited",
+                "anon_inode:[eventpoll]" => "event",
+                "anon_inode:[signalfd]" => "signal",
+                "/dev/null" => "null",
+                _ if text.starts_with("socket:") => "channel",
+                _ if text.ends_with("/access.log") || text.ends_with("/error.log") => "log",
+                _ if text.ends_with("/anchorite") => "executable",
+                _ => panic!("{way:?}: descriptor {number} is open on {text}"),
+            };
+            assert!(
+                Policy::of(Role::Parent).descriptors.iter().any(|grant| grant.name == kind),
+                "{kind}"
+            );
+        }
+    }
 }
 
 /// What a descriptor is, in the words of the policy.

@@ -107,7 +107,8 @@ fn makes_rules(arguments: &[u64; 6]) -> bool {
 const PR_SET_MDWE: i32 = 65;
 
 const BEFORE_THE_JAIL: &[Step] = &[
-    step("close_range", libc::SYS_close_range, "1 descriptors", Some("step 1 descriptors")),
+    // The parent has closed what its caller left open, so there is nothing to lose here; see `parent` for it.
+    step("close_range", libc::SYS_close_range, "1 descriptors", None),
     step(
         "setrlimit",
         libc::SYS_prlimit64,
@@ -495,6 +496,12 @@ fn start_of_a_role() {
 fn parent() {
     needs_root!();
     const STEPS: &[Step] = &[
+        step(
+            "descriptors",
+            libc::SYS_close_range,
+            "descriptors that were left open",
+            Some("is still open"),
+        ),
         step(
             "bounding set",
             libc::SYS_prctl,

@@ -62,6 +62,7 @@ impl Target {
         let root = Root::with_index();
         let configuration = Configuration::of(&root.path()).server_also(&format!("workers = {workers}"));
         let server = Server::run(&configuration);
+        crate::wait_for_listeners(&server);
         let workers = server.workers();
         Target { root, server, workers }
     }
