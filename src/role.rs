@@ -1,6 +1,8 @@
 //! The roles: what kinds of process there are. A role is a process, a room or file in `src/`, a stanza in
 //! `policy/roles.toml`, a seccomp file and a row in SECURITY.md; all carry the same name.
 
+#![forbid(unsafe_code)]
+
 use serde::{Deserialize, Serialize};
 
 /// A kind of process.
@@ -48,6 +50,15 @@ impl Layer {
             Layer::Seccomp => "seccomp",
             Layer::Namespaces => "namespaces",
         }
+    }
+
+    /// That it is missing, and what brings it.
+    pub fn is_missing(self) -> String {
+        format!(
+            "the layer \"{}\" is missing (since {}), and jail.allow_missing does not name it",
+            self.name(),
+            self.since()
+        )
     }
 
     /// The kernel that brings it.

@@ -7,7 +7,6 @@ use crate::role::{Layer, Role};
 use crate::sys::policy::Policy;
 use crate::sys::privilege::Identity;
 use crate::sys::proc::{self, CAPABILITY_SETS, Status};
-use crate::sys::process;
 use std::io;
 use std::path::Path;
 
@@ -42,11 +41,11 @@ struct Row {
 struct Facts {
     root: &'static str,
     namespaces: Vec<&'static str>,
-    descriptors: usize,
+    /// `None`: they cannot be read. A process that may not be traced shows them to root alone, also where its user asks.
+    descriptors: Option<usize>,
 }
 
-/// Every process of every service that runs: parents are known by their title and by running this program or one in its
-/// place, the others by being their children.
+/// Every process of every service that runs: parents are known by their title, the others by being their children.
 fn rows() -> Vec<Row> {
     let mut rows = Vec::new();
     let all: Vec<(i32, String)> = proc::processes()
@@ -170,11 +169,17 @@ impl Service {
                 faults.push(format!("shares the host's {} namespace", grant.name));
             }
         }
-        for (number, target) in proc::descriptors(pid)? {
-            facts.descriptors += 1;
-            if let Some(why) = unexpected(role, number, &target) {
-                faults.push(format!("descriptor {number} ({}) {why}", target.display()));
+        match proc::descriptors(pid) {
+            Ok(found) => {
+                facts.descriptors = Some(found.len());
+                for (number, target) in found {
+                    if let Some(why) = unexpected(role, number, &target) {
+                        faults.push(format!("descriptor {number} ({}) {why}", target.display()));
+                    }
+                }
             }
+            Err(fault) if fault.kind() == io::ErrorKind::PermissionDenied && self.status.uids[0] != 0 => {}
+            Err(fault) => return Err(fault),
         }
         faults.extend(
             proc::doubtful_mappings(pid)?
@@ -239,7 +244,7 @@ fn print_table(rows: &[Row], unconfined: usize) {
             status.seccomp_filters,
             shown(row.facts.root.to_owned()),
             shown(row.facts.namespaces.len().to_string()),
-            shown(row.facts.descriptors.to_string()),
+            shown(row.facts.descriptors.map_or_else(|| "?".to_owned(), |count| count.to_string())),
         );
     }
     for row in rows {
@@ -252,9 +257,13 @@ fn print_table(rows: &[Row], unconfined: usize) {
     } else {
         println!("NOT CONFINED as the policy says: {unconfined} of {} processes", rows.len());
     }
-    if process::own_id() > 0 && rows.iter().any(|row| row.role == Some(Role::Worker)) {
-        println!("Landlock is not shown in /proc: it is proved by a sacrificial process of each role at every start");
+    if rows
+        .iter()
+        .any(|row| matches!(row.role, Some(Role::Worker | Role::Log)) && row.faults.is_empty() && row.facts.descriptors.is_none())
+    {
+        println!("their descriptors could not be read: the kernel shows them to root only");
     }
+    println!("Landlock is not shown in /proc: it is proved by a sacrificial process of each role at every start");
 }
 
 fn print_json(rows: &[Row], unconfined: usize) {
@@ -288,7 +297,7 @@ fn json_row(row: &Row) -> String {
         status.seccomp_filters,
         quoted(row.facts.root),
         namespaces.join(","),
-        row.facts.descriptors,
+        row.facts.descriptors.map_or_else(|| "null".to_owned(), |count| count.to_string()),
         faults.join(","),
     )
 }

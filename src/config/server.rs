@@ -102,7 +102,7 @@ fn read_listen(item: &Item<'_>, faults: &mut Faults<'_>) -> Vec<SocketAddr> {
     taken.into_iter().map(|(address, _)| address).collect()
 }
 
-/// Whether two sockets would want the same address: "[::]" also takes IPv4.
+/// Whether two sockets would want the same address: `[::]` also takes IPv4.
 fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
     let takes = |all: SocketAddr, part: SocketAddr| match (all.ip().to_canonical(), part.ip().to_canonical()) {
         (IpAddr::V6(all), _) if all.is_unspecified() => true,

@@ -40,17 +40,29 @@ impl<'p> Lines<'p> {
     }
 }
 
-/// The packet of an error line.
+/// The packet of an error line. Foreign parts of the text were escaped when it was made, by [`escaped`]; here nothing is left
+/// that could leave its line.
 pub fn error_packet(level: Level, text: &str) -> Vec<u8> {
     let mut packet = vec![tag(level)];
-    escape(text.as_bytes(), &mut packet);
+    escape_where(text.as_bytes(), &mut packet, |byte| matches!(byte, b' '..=b'~'));
     cut(&mut packet, 0);
     packet
+}
+
+/// Foreign bytes for a place within quotes in the text of an error line.
+pub fn escaped(bytes: &[u8]) -> String {
+    let mut text = Vec::new();
+    escape(bytes, &mut text);
+    text.into_iter().map(char::from).collect()
 }
 
 /// Appends foreign bytes so that they stay on their line and within their quotes: control bytes, quote, backslash and
 /// everything beyond ASCII become `\xHH`.
 pub fn escape(bytes: &[u8], line: &mut Vec<u8>) {
+    escape_where(bytes, line, is_plain);
+}
+
+fn escape_where(bytes: &[u8], line: &mut Vec<u8>, is_plain: impl Fn(u8) -> bool) {
     const HEX: &[u8; 16] = b"0123456789ABCDEF";
     let mut rest = bytes;
     // Most of what comes is plain: copied in runs.

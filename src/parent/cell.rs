@@ -5,6 +5,7 @@ use crate::ipc::birth;
 use crate::role::{Layer, Role};
 use crate::sys::confine::Cell;
 use crate::sys::jail::Tree;
+use crate::sys::policy::Policy;
 use crate::sys::privilege::Identity;
 use crate::sys::process;
 use std::ffi::OsString;
@@ -71,13 +72,15 @@ impl Cells {
             Some(root) if is_worker => Tree::Beneath(root.clone()),
             _ => Tree::Shown(if is_worker { self.shown.clone() } else { Vec::new() }),
         };
-        let rights = if !is_worker {
-            Vec::new()
-        } else if self.listing {
-            vec!["read_file".to_owned(), "read_dir".to_owned()]
-        } else {
-            vec!["read_file".to_owned()]
-        };
+        // The policy's rights, less what this configuration does not need.
+        let needed = |right: &&str| self.listing || *right != "read_dir";
+        let rights = Policy::of(role)
+            .landlock
+            .iter()
+            .map(|grant| grant.name)
+            .filter(needed)
+            .map(str::to_owned)
+            .collect();
         Cell {
             role,
             identity: self.identity,

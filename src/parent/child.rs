@@ -3,7 +3,7 @@
 use super::cell::Cells;
 use super::verify::{self, Expected};
 use crate::ipc::Channel;
-use crate::role::Role;
+use crate::role::{Layer, Role};
 use crate::sys::process::{self, Executable, Start};
 use crate::sys::{clock, memory, proc};
 use std::os::fd::{AsFd, OwnedFd};
@@ -53,8 +53,14 @@ impl Nursery {
             given: &given,
             user_namespace: self.user_namespace,
         };
-        let pid =
-            process::start(&self.executable, &start).map_err(|fault| format!("start of \"{title}\": {}: {}", fault.step, fault.errno))?;
+        let pid = process::start(&self.executable, &start).map_err(|fault| {
+            let why = format!("start of \"{title}\": {}: {}", fault.step, fault.errno);
+            if fault.step == process::USER_NAMESPACE {
+                format!("{why}; {}", Layer::Namespaces.is_missing())
+            } else {
+                why
+            }
+        })?;
         Ok(Child {
             pid,
             channel: ours,
@@ -67,7 +73,7 @@ impl Nursery {
     ///
     /// # Errors
     /// Everything in which it differs.
-    pub(super) fn verify(&self, role: Role, child: &Child, missing: &[crate::role::Layer]) -> Result<(), String> {
+    pub(super) fn verify(&self, role: Role, child: &Child, missing: &[Layer]) -> Result<(), String> {
         let status = proc::status(child.pid).map_err(|fault| fault.to_string())?;
         let own = proc::status(process::own_id()).map_err(|fault| fault.to_string())?;
         if let Some(layer) = missing.iter().find(|layer| !self.cells.allow_missing.contains(layer)) {

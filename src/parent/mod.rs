@@ -3,13 +3,15 @@
 //! messages, and asks no name service once it serves.
 //!
 //! `start` is what happens once, `cell` what is decided about each confined process, `child` one process from its start to
-//! its verification, `verify` the comparison of a process with its policy, `supervise` the loop.
+//! its verification, `slot` the place it has and gets again, `verify` the comparison
+//! of a process with its policy, `supervise` the loop.
 
 #![forbid(unsafe_code)]
 
 mod cell;
 mod child;
 mod report;
+mod slot;
 mod start;
 mod supervise;
 pub mod verify;

@@ -2,7 +2,10 @@
 
 use crate::config::Level;
 use crate::ipc::lines;
-use crate::sys::log_file;
+use crate::role::{Layer, Role};
+use crate::sys::policy::Policy;
+use crate::sys::privilege::Identity;
+use crate::sys::{landlock, log_file};
 use std::os::fd::OwnedFd;
 
 /// Where the parent's own lines go.
@@ -19,9 +22,7 @@ impl Report {
     /// Writes one line to the error log.
     pub(super) fn line(&self, level: Level, text: &str) {
         if level <= self.level {
-            let mut escaped = Vec::new();
-            lines::escape(text.as_bytes(), &mut escaped);
-            let _ = log_file::append(&self.error_log, &lines::error_line(level, "parent", &escaped));
+            let _ = log_file::append(&self.error_log, &lines::error_line(level, "parent", text.as_bytes()));
         }
     }
 }
@@ -30,4 +31,25 @@ impl Report {
 pub(super) fn announce(text: &str) {
     use std::io::Write;
     let _ = writeln!(std::io::stderr(), "anchorite: {text}");
+}
+
+/// One line that says how the service is confined, and in capitals what is missing of it.
+pub(super) fn confinement(workers: u16, identity: Identity, chrooted: bool, missing: &[Layer]) -> String {
+    let layer = |layer, present: String, absent: &str| if missing.contains(&layer) { absent.to_owned() } else { present };
+    let s = if workers == 1 { "" } else { "s" };
+    let rootless = identity.rootless && !missing.contains(&Layer::Namespaces);
+    let namespace = if rootless { " in user namespaces" } else { "" };
+    let tree = if chrooted { "read-only chroot" } else { "private read-only tree" };
+    let calls = Policy::of(Role::Worker).allow.len();
+    [
+        format!(
+            "confined: {workers} worker{s} and log as uid {} gid {}{namespace}",
+            identity.uid, identity.gid
+        ),
+        layer(Layer::Namespaces, format!("{tree}, no network"), "NO PRIVATE TREE, NO NAMESPACES"),
+        layer(Layer::Seccomp, format!("{calls} system calls"), "NO SECCOMP"),
+        layer(Layer::Landlock, format!("Landlock ABI {}", landlock::version()), "NO LANDLOCK"),
+        "no capabilities; check with \"anchorite audit\"".to_owned(),
+    ]
+    .join(", ")
 }

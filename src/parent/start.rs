@@ -3,9 +3,9 @@
 
 use super::cell::Cells;
 use super::child::Nursery;
-use super::report::{Report, announce};
+use super::report::{self, Report, announce};
 use super::supervise::{START_MS, Supervisor};
-use crate::config::{Config, LogTarget};
+use crate::config::{Config, JailMode, LogTarget};
 use crate::ipc::messages::ToParent;
 use crate::ipc::{Channel, Received, birth, lines};
 use crate::role::{Layer, Role};
@@ -14,7 +14,7 @@ use crate::sys::policy::Policy;
 use crate::sys::privilege::{self, Identity};
 use crate::sys::process::{self, Executable};
 use crate::sys::signal::Signals;
-use crate::sys::{clock, landlock, log_file, panic, proc, proof, seccomp, socket, title};
+use crate::sys::{clock, log_file, panic, proc, proof, seccomp, socket, title};
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 
@@ -42,6 +42,7 @@ pub fn run(config: Config, announcement: &Announce) -> u8 {
 fn start(mut config: Config, announcement: &Announce) -> Result<Supervisor, String> {
     process::reserve_standard_descriptors().map_err(|fault| format!("/dev/null: {fault}"))?;
     process::close_above(LAST_STANDARD_DESCRIPTOR).map_err(|fault| format!("descriptors that were left open: {fault}"))?;
+    process::set_umask();
     let executable = Executable::running().map_err(|fault| format!("/proc/self/exe: {fault}"))?;
     let signals = Signals::block().map_err(|fault| format!("signals: {fault}"))?;
     let null = socket::null().map_err(|fault| format!("/dev/null: {fault}"))?;
@@ -50,6 +51,7 @@ fn start(mut config: Config, announcement: &Announce) -> Result<Supervisor, Stri
     let access_log = open_log(&config.log.access)?;
     let error_log = open_log(&config.log.error)?;
     let report = Report::new(open_log(&config.log.error)?, config.log.level);
+    let chrooted = matches!(config.jail.mode, JailMode::Chroot(_));
     let cells = Cells::new(&mut config, identity)?;
     process::raise_file_limit();
     clock::load_zone();
@@ -72,7 +74,9 @@ fn start(mut config: Config, announcement: &Announce) -> Result<Supervisor, Stri
     };
     let mut supervisor = Supervisor::new(nursery, signals, listeners, (access_log, error_log), report, &config.limits)?;
     supervisor.start_all(workers)?;
-    tell(announcement, supervisor.listeners(), &missing, workers, identity);
+    tell(announcement, supervisor.listeners());
+    announce(&report::confinement(workers, identity, chrooted, &missing));
+    announce("ready");
     Ok(supervisor)
 }
 
@@ -235,6 +239,16 @@ fn proof_of(channel: &Channel) -> Option<ToParent> {
     None
 }
 
+/// Tells what is served where.
+fn tell(announcement: &Announce, listeners: &[OwnedFd]) {
+    for address in listeners.iter().filter_map(|listener| socket::local_address(listener).ok()) {
+        match announcement {
+            Announce::Directory(directory) => announce(&format!("serving {directory} at http://{address}/")),
+            Announce::Addresses => announce(&format!("listening on {address}")),
+        }
+    }
+}
+
 fn set_title(listeners: &[OwnedFd], missing: &[Layer]) {
     let addresses: Vec<String> = listeners
         .iter()
@@ -248,37 +262,6 @@ fn set_title(listeners: &[OwnedFd], missing: &[Layer]) {
         format!(" WITHOUT {}", without.join(", "))
     };
     title::set(&format!("anchorite: parent {}{without}", addresses.join(" ")));
-}
-
-/// Tells what is served, how it is confined, and that it is ready, in this order.
-fn tell(announcement: &Announce, listeners: &[OwnedFd], missing: &[Layer], workers: u16, identity: Identity) {
-    for address in listeners.iter().filter_map(|listener| socket::local_address(listener).ok()) {
-        match announcement {
-            Announce::Directory(directory) => announce(&format!("serving {directory} at http://{address}/")),
-            Announce::Addresses => announce(&format!("listening on {address}")),
-        }
-    }
-    let processes = format!("{workers} workers and log as uid {} gid {}", identity.uid, identity.gid);
-    let calls = Policy::of(Role::Worker).allow.len();
-    let namespaces = if missing.contains(&Layer::Namespaces) {
-        "NO PRIVATE TREE, NO NETWORK NAMESPACE"
-    } else {
-        "private read-only tree, no network"
-    };
-    let seccomp = if missing.contains(&Layer::Seccomp) {
-        "NO SECCOMP".to_owned()
-    } else {
-        format!("{calls} system calls")
-    };
-    let landlock = if missing.contains(&Layer::Landlock) {
-        "NO LANDLOCK".to_owned()
-    } else {
-        format!("Landlock ABI {}", landlock::version())
-    };
-    announce(&format!(
-        "confined: {processes}, {namespaces}, {seccomp}, {landlock}, no capabilities; check with \"anchorite audit\""
-    ));
-    announce("ready");
 }
 
 const LAST_STANDARD_DESCRIPTOR: i32 = 2;

@@ -4,7 +4,8 @@
 //! sends something malformed is ended, not the parent. Respawn is at once the first time and slower each time after.
 
 use super::child::{Child, Nursery, State};
-use super::report::{Report, announce};
+use super::report::Report;
+use super::slot::Slot;
 use crate::config::{Level, Limits};
 use crate::ipc::messages::{ToLog, ToParent, ToWorker};
 use crate::ipc::{Channel, Received, birth};
@@ -29,20 +30,6 @@ pub(super) struct Supervisor {
     /// `log` first, then the workers: [`LOG`], [`FIRST_WORKER`] and up.
     slots: Vec<Slot>,
     phase: Phase,
-}
-
-/// A place for one process, which is filled again when the process dies.
-struct Slot {
-    role: Role,
-    /// Worker number; 0 for `log`.
-    number: u16,
-    child: Option<Child>,
-    /// For a worker: `log`'s end of its log channel, until it can be handed over.
-    log_end: Option<Channel>,
-    /// Deaths in a row, each within [`STEADY_MS`] of its start.
-    failures: u32,
-    /// When to start the next one, in monotonic milliseconds.
-    next_start: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,6 +92,7 @@ impl Supervisor {
                 .for_each(Child::condemn);
         } else {
             self.phase = Phase::Serving;
+            self.report.line(Level::Notice, &format!("serving, workers: {workers}"));
         }
         outcome
     }
@@ -433,7 +421,7 @@ impl Supervisor {
         } else if matches!(self.phase, Phase::StoppingLog(_)) {
             return;
         }
-        announce("stopping");
+        self.report.line(Level::Notice, "stopping");
         self.phase = Phase::StoppingWorkers(deadline);
         // No new connection is taken: closing them here and in the workers frees the ports at once.
         self.listeners.clear();
@@ -466,43 +454,6 @@ impl Supervisor {
     }
 }
 
-impl Slot {
-    fn new(role: Role, number: u16) -> Slot {
-        Slot {
-            role,
-            number,
-            child: None,
-            log_end: None,
-            failures: 0,
-            next_start: None,
-        }
-    }
-
-    fn name(&self) -> String {
-        match self.role {
-            Role::Worker => format!("worker {}", self.number),
-            Role::Log | Role::Parent => self.role.name().to_owned(),
-        }
-    }
-
-    fn is_serving(&self) -> bool {
-        self.child.as_ref().is_some_and(|child| child.state == State::Serving)
-    }
-
-    /// How long to wait before the next start, in milliseconds: not at all after a steady life, then from 100 ms doubling to
-    /// a minute, so that a crash that repeats (or is repeated, to guess addresses) costs its cause more than us.
-    fn next_delay(&mut self, lived_ms: u64) -> u64 {
-        if lived_ms >= STEADY_MS {
-            self.failures = 0;
-        }
-        self.failures = self.failures.saturating_add(1);
-        match self.failures {
-            1 => 0,
-            n => DELAY_MIN_MS.saturating_mul(1 << (n - 2).min(16)).min(DELAY_MAX_MS),
-        }
-    }
-}
-
 fn describe(ended: Ended) -> String {
     match ended {
         Ended::Exited(panic::EXIT_STATUS) => "panic (see the line before)".to_owned(),
@@ -529,24 +480,5 @@ const KILL_AFTER_MS: u64 = 500;
 const LOG_GRACE_MS: u64 = 2_000;
 const KILL_AGAIN_MS: u64 = 20;
 
-/// A process that lived this long did not die of its start.
-const STEADY_MS: u64 = 10_000;
-const DELAY_MIN_MS: u64 = 100;
-const DELAY_MAX_MS: u64 = 60_000;
-
 /// signal(7); the same number on every architecture here.
 const SIGSYS: i32 = 31;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn replacement_is_immediate_once_then_backs_off_to_a_minute_and_recovers() {
-        let mut slot = Slot::new(Role::Worker, 0);
-        let delays: Vec<u64> = (0..13).map(|_| slot.next_delay(5)).collect();
-        assert_eq!(delays[..5], [0, 100, 200, 400, 800]);
-        assert_eq!(delays.last(), Some(&60_000));
-        assert_eq!(slot.next_delay(STEADY_MS), 0);
-    }
-}

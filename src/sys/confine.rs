@@ -80,13 +80,22 @@ pub fn enter(cell: &Cell) -> Result<Confined, Fault> {
     } else {
         at("4 jail", jail::enter_without_namespaces(&cell.tree))?
     };
-    at("5 bounding set", if unconfined() { Ok(()) } else { privilege::drop_bounding() })?;
+    // An ordinary user without a namespace of his own has no capability, and so none to empty the bounding set with.
+    let powerless = cell.identity.rootless && missing.contains(&Layer::Namespaces);
+    at(
+        "5 bounding set",
+        if unconfined() || powerless {
+            Ok(())
+        } else {
+            privilege::drop_bounding()
+        },
+    )?;
     at("6 ids", privilege::become_identity(cell.identity))?;
     at("7 capabilities", privilege::drop_capabilities())?;
     at("8 process flags", set_flags(cell.parent))?;
     if !unconfined() {
         at("9 no_new_privs", nix::sys::prctl::set_no_new_privs())?;
-        at("10 privileges read back", privilege::confirm_dropped(cell.identity))?;
+        at("10 privileges read back", privilege::confirm_dropped(cell.identity, !powerless))?;
         at("10 privileges read back", confirm_flags())?;
         if layer(cell, &mut missing, Layer::Landlock, "11 landlock", landlock_present())? {
             let paths: Vec<PathBuf> = cell.paths.iter().map(|path| inside.path(Path::new(path))).collect();
@@ -121,11 +130,7 @@ fn layer(cell: &Cell, missing: &mut Vec<Layer>, layer: Layer, step: &'static str
         missing.push(layer);
         return Ok(false);
     }
-    let why = format!(
-        "{fault}; the layer \"{}\" is missing (since {}), and jail.allow_missing does not name it",
-        layer.name(),
-        layer.since()
-    );
+    let why = format!("{fault}; {}", layer.is_missing());
     Err(Fault { step, why })
 }
 

@@ -31,16 +31,23 @@ pub fn own_ids() -> (u32, u32) {
     (Uid::effective().as_raw(), Gid::effective().as_raw())
 }
 
-/// The ids of a user and, if given, of a group by their names.
+/// The ids of a user and, if given, of a group, each by its name or number.
 ///
 /// # Errors
 /// A text that says which name is not known, or what the name service answered.
 pub fn look_up(user: &str, group: Option<&str>) -> Result<(u32, u32), String> {
-    let found = unistd::User::from_name(user).map_err(|errno| format!("user \"{user}\": {}", errno.desc()))?;
+    let found = match user.parse() {
+        Ok(uid) => unistd::User::from_uid(Uid::from_raw(uid)),
+        Err(_) => unistd::User::from_name(user),
+    };
+    let found = found.map_err(|errno| format!("user \"{user}\": {}", errno.desc()))?;
     let found = found.ok_or_else(|| format!("user \"{user}\" does not exist"))?;
     let Some(group) = group else {
         return Ok((found.uid.as_raw(), found.gid.as_raw()));
     };
+    if let Ok(gid) = group.parse() {
+        return Ok((found.uid.as_raw(), gid));
+    }
     let gid = unistd::Group::from_name(group).map_err(|errno| format!("group \"{group}\": {}", errno.desc()))?;
     let gid = gid.ok_or_else(|| format!("group \"{group}\" does not exist"))?;
     Ok((found.uid.as_raw(), gid.gid.as_raw()))
@@ -157,11 +164,11 @@ pub(super) fn drop_capabilities() -> io::Result<()> {
     Ok(())
 }
 
-/// Reads ids, groups, capability sets and securebits back, and tries to regain root.
+/// Reads ids, groups and capability sets back, with `bounding` the bounding set and the securebits too, and tries to regain root.
 ///
 /// # Errors
 /// Says what is not as it should be.
-pub(super) fn confirm_dropped(identity: Identity) -> Result<(), String> {
+pub(super) fn confirm_dropped(identity: Identity, bounding: bool) -> Result<(), String> {
     let uids = unistd::getresuid().map_err(|errno| errno.to_string())?;
     let gids = unistd::getresgid().map_err(|errno| errno.to_string())?;
     if [uids.real, uids.effective, uids.saved]
@@ -184,6 +191,18 @@ pub(super) fn confirm_dropped(identity: Identity) -> Result<(), String> {
             return Err(format!("the {set:?} set is not empty"));
         }
     }
+    if bounding {
+        confirm_bounding()?;
+    }
+    let root = Uid::from_raw(0);
+    if unistd::setresuid(root, root, root).is_ok() || unistd::setgroups(&[Gid::from_raw(0)]).is_ok() {
+        return Err("root could be regained".to_owned());
+    }
+    Ok(())
+}
+
+/// Reads the bounding set and the securebits back.
+fn confirm_bounding() -> Result<(), String> {
     // The crate knows the capabilities of its day; the kernel is asked up to the first number that it does not know.
     for number in 0..CAPABILITIES_MAX {
         match prctl::in_bounding(number) {
@@ -194,10 +213,6 @@ pub(super) fn confirm_dropped(identity: Identity) -> Result<(), String> {
     }
     if prctl::securebits().map_err(|fault| fault.to_string())? != SECUREBITS {
         return Err("the securebits are not as set".to_owned());
-    }
-    let root = Uid::from_raw(0);
-    if unistd::setresuid(root, root, root).is_ok() || unistd::setgroups(&[Gid::from_raw(0)]).is_ok() {
-        return Err("root could be regained".to_owned());
     }
     Ok(())
 }

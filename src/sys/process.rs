@@ -44,6 +44,9 @@ pub struct Start<'a> {
 /// Number of the first descriptor of [`Start::given`]; the numbers below are the standard three.
 pub const FIRST_GIVEN: RawFd = 3;
 
+/// The step that the layer of namespaces takes where the parent is not root.
+pub const USER_NAMESPACE: &str = "user namespace";
+
 /// A step between fork and exec that failed.
 #[derive(Debug)]
 pub struct StartFault {
@@ -90,7 +93,7 @@ const STEPS: [&str; 6] = [
     "setsid",
     "signal mask",
     "out-of-memory score",
-    "user namespace",
+    USER_NAMESPACE,
     "descriptors",
     "exec",
 ];
@@ -136,7 +139,7 @@ fn enter_user_namespace() -> io::Result<()> {
 /// Puts the given descriptors at their numbers. They are first moved out of the way: a number to be filled may be that of
 /// one still needed.
 fn place_descriptors(start: &Start<'_>) -> Result<(), Errno> {
-    const OUT_OF_THE_WAY: RawFd = 200;
+    const OUT_OF_THE_WAY: RawFd = 32;
     let standard = [start.null, start.null, start.null];
     let mut moved = Vec::new();
     for descriptor in standard.iter().chain(start.given) {
@@ -159,7 +162,7 @@ fn pipe() -> Result<(std::fs::File, OwnedFd), Errno> {
 
 /// Moves a descriptor above the numbers that a role's descriptors are put at.
 fn above_given(descriptor: OwnedFd) -> Result<OwnedFd, Errno> {
-    const ABOVE: RawFd = 64;
+    const ABOVE: RawFd = 16;
     let number = fcntl(descriptor.as_fd(), FcntlArg::F_DUPFD_CLOEXEC(ABOVE))?;
     // SAFETY: F_DUPFD_CLOEXEC has just made this descriptor.
     Ok(unsafe { OwnedFd::from_raw_fd(number) })
@@ -216,6 +219,11 @@ pub fn cpus() -> u16 {
             .count()
     });
     u16::try_from(count.max(1)).unwrap_or(u16::MAX)
+}
+
+/// Makes directories and files of this process and its children readable as their modes say, whatever the caller's mask.
+pub fn set_umask() {
+    nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o022));
 }
 
 /// Raises the soft limit of open files to the hard one, which children inherit.

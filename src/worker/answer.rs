@@ -5,6 +5,7 @@ use super::files::{self, Content, Files, Served};
 use super::log::{Exchange, Log};
 use super::response::{self, Head, Persistence};
 use crate::config::{Level, Limits, WorkerSlice};
+use crate::ipc::lines;
 use crate::proto::conditional::{self, Precondition, Validators};
 use crate::proto::head::{Framing, HeadLimits, Method, Request, Version};
 use crate::proto::range::{self, Range};
@@ -27,6 +28,8 @@ pub(super) struct Service {
     pub(super) log: Log,
     /// Responses being made; emptied by whoever sends them.
     pub(super) out: Vec<u8>,
+    /// Bytes that connections hold because their clients do not take them.
+    pub(super) held: usize,
     /// No request is kept alive any more.
     pub(super) stopping: bool,
     server: String,
@@ -53,6 +56,14 @@ struct Line {
     user_agent: Option<Vec<u8>>,
     status: Status,
     sent: u64,
+}
+
+impl FileBody {
+    /// Notes that so many bytes of it were sent.
+    pub(super) fn advance(&mut self, bytes: u64) {
+        self.offset += bytes;
+        self.remaining = self.remaining.saturating_sub(bytes);
+    }
 }
 
 /// What came of a request.
@@ -99,6 +110,7 @@ impl Service {
             clock: Clock::new(),
             log,
             out: Vec::new(),
+            held: 0,
             stopping: false,
             server: server_header,
             uid,
@@ -131,7 +143,9 @@ impl Service {
         if let Err(reject) = target::parse_into(request.path, &mut self.path) {
             return self.refuse(incoming, reject);
         }
+        // An encoded slash decodes to the same bytes as a path that may be known, and yet names no file.
         if matches!(request.method, Method::Get | Method::Head)
+            && self.path.names_file()
             && let Some(file) = self.files.fresh(site, self.path.bytes(), self.clock.now)
         {
             let file = Rc::clone(file);
@@ -284,7 +298,7 @@ impl Service {
                 self.complain(
                     incoming,
                     site,
-                    &format!("read \"{}\": {fault}", String::from_utf8_lossy(plan.lookup().path)),
+                    &format!("read {}: {fault}", self.files.name(site, plan.lookup().path)),
                 );
                 return self.page(incoming, Status::INTERNAL_SERVER_ERROR, &[]);
             }
@@ -406,12 +420,12 @@ impl Service {
                 whole(count(bytes))
             }
             Body::File { file, offset, length } => match &file.content {
-                Content::Memory(bytes) => {
+                Content::Memory(bytes) if length <= COPY_MAX => {
                     let range = usize::try_from(offset).unwrap_or(usize::MAX)..usize::try_from(offset + length).unwrap_or(usize::MAX);
                     self.out.extend_from_slice(bytes.get(range).unwrap_or_default());
                     whole(length)
                 }
-                Content::Open(_) => {
+                Content::Memory(_) | Content::Open(_) => {
                     let line = Line::of(incoming, status, length);
                     let body = FileBody {
                         file,
@@ -456,10 +470,9 @@ impl Service {
         }
         self.said.insert(key, now);
         let name = self.sites.get(site).name.first().map_or("", String::as_str);
-        let line = String::from_utf8_lossy(incoming.request.line);
-        let root = self.sites.get(site).root.display();
+        let line = lines::escaped(incoming.request.line);
         let text = format!(
-            "client {}, site \"{name}\" ({root}), request \"{line}\": {fault} (uid {})",
+            "client {}, site \"{name}\", request \"{line}\": {fault} (uid {})",
             incoming.client, self.uid
         );
         self.log.error(Level::Error, &text);
@@ -497,6 +510,9 @@ fn count(bytes: &[u8]) -> u64 {
 
 /// For pages of our own.
 const HTML: &[u8] = b"text/html; charset=utf-8";
+
+/// A body from memory up to this size is copied behind its head: one buffer, one write(2).
+const COPY_MAX: u64 = 16 * 1024;
 
 /// A request body that nobody wants is read and dropped up to this many bytes to keep the connection; a longer one ends it.
 pub(super) const DISCARD_MAX: u64 = 64 * 1024;

@@ -3,8 +3,8 @@
 //! What the socket does not take waits here, and while it waits nothing more is read: a slow client holds one response, not
 //! many. Buffers are given back while the connection is idle.
 
-use super::answer::{Answered, FileBody, Incoming, Service};
-use super::files::Content;
+use super::answer::{Answered, Incoming, Service};
+use super::outgoing::{Outgoing, Sent};
 use super::response::Persistence;
 use crate::proto::head::{self, Framing, Scan};
 use crate::proto::status::{Reject, Status};
@@ -21,11 +21,8 @@ pub(super) struct Connection {
     /// Received and not yet consumed: part of a head, or whole requests that wait for their turn.
     input: Vec<u8>,
     scan: Scan,
-    /// Made and not yet taken by the socket, from `sent` on.
-    output: Vec<u8>,
-    sent: usize,
-    /// Follows `output`.
-    file: Option<FileBody>,
+    /// Made and not yet taken by the socket.
+    outgoing: Outgoing,
     /// The request at the front of `input` asks something of the disk.
     asking: Option<Plan>,
     /// Bytes of an unwanted request body still to come.
@@ -90,9 +87,7 @@ impl Connection {
             client,
             input: Vec::new(),
             scan: Scan::default(),
-            output: Vec::new(),
-            sent: 0,
-            file: None,
+            outgoing: Outgoing::default(),
             asking: None,
             discard: 0,
             requests: 0,
@@ -159,9 +154,10 @@ impl Connection {
         self.is_idle() || (self.waiting == Waiting::Head && self.input.is_empty())
     }
 
-    /// Writes the access line of a response that was cut off.
+    /// Gives back what it held, and writes the access line of a response that was cut off.
     pub(super) fn abandon(&mut self, service: &mut Service) {
-        if let Some(file) = self.file.take() {
+        service.held = service.held.saturating_sub(self.outgoing.held());
+        if let Some(file) = self.outgoing.abandon() {
             service.log_file(&file);
         }
     }
@@ -312,7 +308,7 @@ impl Connection {
             }
             Answered::Response { persistence, file } => {
                 self.requests += 1;
-                self.file = file;
+                self.outgoing.follow(file);
                 self.waiting = Waiting::Request;
                 self.closing = persistence == Persistence::Close;
                 self.discard = match request.framing {
@@ -321,7 +317,7 @@ impl Connection {
                     // Not read: the connection ends and the client gets time to see the answer.
                     Framing::Chunked => 1,
                 };
-                if self.closing || self.file.is_some() || service.out.len() >= OUT_MAX {
+                if self.closing || !self.outgoing.is_empty() || service.out.len() >= OUT_MAX {
                     return self.send_made(service);
                 }
                 Ok(Progress::NeedsMore)
@@ -341,105 +337,34 @@ impl Connection {
 
     /// Sends what was made and what waits, the file behind it included.
     fn flush(&mut self, service: &mut Service) -> io::Result<Flushed> {
-        if self.output.is_empty() {
-            if !service.out.is_empty() {
-                let sent = self.send_bytes(&service.out)?;
-                if sent < service.out.len() {
-                    self.output.extend_from_slice(service.out.get(sent..).unwrap_or_default());
-                    service.out.clear();
-                    return Ok(self.blocked(service));
+        let before = self.outgoing.held();
+        let sent = self.outgoing.send(&self.socket, &mut service.out)?;
+        let held = self.outgoing.held();
+        service.held = service.held.saturating_sub(before) + held;
+        match sent {
+            Sent::All(file) => {
+                if let Some(file) = file {
+                    service.log_file(&file);
                 }
-                service.out.clear();
-            }
-        } else {
-            self.output.append(&mut service.out);
-            let sent = self.send_bytes(self.output.get(self.sent..).unwrap_or_default())?;
-            self.sent += sent;
-            if self.sent < self.output.len() {
-                return Ok(if sent > 0 {
-                    self.blocked(service)
-                } else {
-                    self.still_blocked(service)
-                });
-            }
-            self.output = Vec::new();
-            self.sent = 0;
-        }
-        if self.file.is_some() {
-            self.send_file(service)
-        } else {
-            Ok(Flushed::All)
-        }
-    }
-
-    /// Sends bytes until the socket is full.
-    fn send_bytes(&self, bytes: &[u8]) -> io::Result<usize> {
-        let result = if self.file.is_some() {
-            socket::send_more(&self.socket, bytes)
-        } else {
-            socket::send(&self.socket, bytes)
-        };
-        match result {
-            Err(fault) if matches!(fault.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => Ok(0),
-            result => result,
-        }
-    }
-
-    /// Sends the file, some of it at a time so that a fast client does not keep the worker from the others.
-    fn send_file(&mut self, service: &mut Service) -> io::Result<Flushed> {
-        let Some(body) = self.file.as_mut() else { return Ok(Flushed::All) };
-        let Content::Open(file) = &body.file.content else {
-            return Ok(Flushed::All);
-        };
-        let mut moved = false;
-        for _ in 0..FILE_TURNS {
-            if body.remaining == 0 {
-                break;
-            }
-            match socket::send_file(&self.socket, file.as_fd(), body.offset, body.remaining) {
-                // The file has become shorter: what was promised cannot be sent, and only the end of the connection tells.
-                Ok(0) => return Ok(Flushed::Stopped(Fate::Close)),
-                Ok(sent) => {
-                    body.offset += sent;
-                    body.remaining -= sent.min(body.remaining);
-                    moved = true;
+                if self.waiting == Waiting::Room {
+                    self.waiting = Waiting::Request;
                 }
-                Err(fault) if fault.kind() == io::ErrorKind::WouldBlock => {
-                    return Ok(if moved {
-                        self.blocked(service)
-                    } else {
-                        self.still_blocked(service)
-                    });
-                }
-                Err(fault) if fault.kind() == io::ErrorKind::Interrupted => {}
-                Err(fault) => return Err(fault),
+                Ok(Flushed::All)
             }
+            // Slow readers hold memory together; when it is too much, who would hold more is dropped.
+            Sent::Blocked { .. } if held > before && service.held > HELD_MAX => Ok(Flushed::Stopped(Fate::Close)),
+            Sent::Blocked { moved } if !moved && self.waiting == Waiting::Room => Ok(Flushed::Stopped(Fate::Keep)),
+            Sent::Blocked { .. } => Ok(self.wait_for_room(service, Fate::Keep)),
+            Sent::Turn => Ok(self.wait_for_room(service, Fate::Again)),
+            Sent::Short => Ok(Flushed::Stopped(Fate::Close)),
         }
-        if body.remaining > 0 {
-            self.waiting = Waiting::Room;
-            self.deadline = service.clock.now + millis(service.limits.write_timeout);
-            return Ok(Flushed::Stopped(Fate::Again));
-        }
-        if let Some(body) = self.file.take() {
-            service.log_file(&body);
-        }
-        self.waiting = Waiting::Request;
-        Ok(Flushed::All)
     }
 
     /// The socket is full after progress: the time for the next progress starts.
-    fn blocked(&mut self, service: &Service) -> Flushed {
+    fn wait_for_room(&mut self, service: &Service, fate: Fate) -> Flushed {
         self.waiting = Waiting::Room;
         self.deadline = service.clock.now + millis(service.limits.write_timeout);
-        Flushed::Stopped(Fate::Keep)
-    }
-
-    fn still_blocked(&mut self, service: &Service) -> Flushed {
-        if self.waiting == Waiting::Room {
-            Flushed::Stopped(Fate::Keep)
-        } else {
-            self.blocked(service)
-        }
+        Flushed::Stopped(fate)
     }
 
     /// Nothing more can be done with what has come.
@@ -500,8 +425,8 @@ pub(super) fn millis(duration: std::time::Duration) -> u64 {
 /// Pipelined responses are sent when they have this many bytes.
 const OUT_MAX: usize = 64 * 1024;
 
-/// Calls of sendfile(2) for one connection before others get their turn.
-const FILE_TURNS: u8 = 4;
+/// Bytes of responses that slow readers may hold in one worker, beside the files themselves.
+const HELD_MAX: usize = 64 * 1024 * 1024;
 
 /// How long, and for how many bytes, a client may go on sending after our end.
 const LINGER_MS: u64 = 5_000;

@@ -302,6 +302,9 @@ impl Worker {
     fn settle(&mut self, index: usize, token: u64, fate: Fate) {
         // What a connection made and could not send is its own by now.
         self.service.out.clear();
+        if self.service.out.capacity() > OUT_KEPT {
+            self.service.out = Vec::new();
+        }
         match fate {
             Fate::Close => return self.close(index),
             Fate::Again => self.again.push_back(token),
@@ -368,6 +371,9 @@ const FIRST_CONNECTION: u64 = 512;
 
 /// Bytes taken from a socket at once.
 const BUFFER: usize = 32 * 1024;
+
+/// Room for responses that is kept between connections; a large listing needs more for a moment.
+const OUT_KEPT: usize = 256 * 1024;
 
 /// Descriptors that are neither connections nor files: channels, listeners, roots.
 const RESERVED: usize = 64;

@@ -5,6 +5,7 @@
 //! open. A changed file is never served with another's head: head and content are made from one descriptor.
 
 use crate::config::{Site, Symlinks};
+use crate::ipc::lines;
 use crate::proto::status::Status;
 use crate::site::plan::Answer;
 use crate::sys::confine::Confined;
@@ -12,7 +13,7 @@ use crate::sys::file::{self, Found, Links, Opened, Root, Stat};
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 /// A file as it is served.
@@ -54,6 +55,8 @@ struct Entry {
 /// The document roots and the cache.
 pub(super) struct Files {
     roots: Vec<Root>,
+    /// The roots by the names that the host has for them, for the error log.
+    names: Vec<PathBuf>,
     /// By site, then by the normalised path of the request.
     cache: Vec<HashMap<Box<[u8]>, Entry>>,
     entries: usize,
@@ -73,9 +76,11 @@ impl Files {
             let root = Root::open(&path, links(site.symlinks), rootless);
             roots.push(root.map_err(|fault| format!("root \"{}\": {fault}", site.root.display()))?);
         }
+        let names = sites.iter().map(|site| site.root.clone()).collect();
         let cache = sites.iter().map(|_| HashMap::new()).collect();
         Ok(Files {
             roots,
+            names,
             cache,
             entries: 0,
             entries_max: descriptors.min(ENTRIES_MAX),
@@ -160,24 +165,37 @@ impl Files {
         let Some(root) = self.roots.get(site) else {
             return (Answer::Missing, None);
         };
+        let name = |path| self.name(site, path);
         match root.find(path) {
             Found::File(opened) => (Answer::File(opened), None),
             Found::Directory => (Answer::Directory, None),
             Found::Missing => (Answer::Missing, None),
             Found::Denied => (
                 Answer::Denied,
-                Some(format!("{}: permission denied", quoted(root.refusing_component(path)))),
+                Some(format!("open {}: permission denied", name(root.refusing_component(path)))),
             ),
-            Found::NotRegular => (Answer::NotRegular, Some(format!("{}: not a regular file", quoted(path)))),
+            Found::NotRegular => (Answer::NotRegular, Some(format!("open {}: not a regular file", name(path)))),
             Found::Busy => (
                 Answer::Busy,
-                Some(format!("{}: renamed again and again while it was looked up", quoted(path))),
+                Some(format!("open {}: renamed again and again while it was looked up", name(path))),
             ),
-            Found::Failed(errno) => (
-                if is_shortage(&errno) { Answer::Busy } else { Answer::Failed },
-                Some(format!("{}: {errno}", quoted(path))),
-            ),
+            Found::Failed(fault) => {
+                let text = format!("open {}: {fault}", name(path));
+                (if is_shortage(&fault) { Answer::Busy } else { Answer::Failed }, Some(text))
+            }
         }
+    }
+
+    /// The host's name of a path of a site, quoted, for the error log.
+    pub(super) fn name(&self, site: usize, path: &[u8]) -> String {
+        use std::os::unix::ffi::OsStrExt;
+        let root = self.names.get(site).map_or(Path::new("/"), PathBuf::as_path);
+        let full = if path.is_empty() {
+            root.to_owned()
+        } else {
+            root.join(std::ffi::OsStr::from_bytes(path))
+        };
+        format!("\"{}\"", lines::escaped(full.as_os_str().as_bytes()))
     }
 
     /// The entries of a directory.
@@ -191,7 +209,7 @@ impl Files {
         root.list(path, LISTING_MAX).map_err(|fault| {
             let denied = fault.kind() == io::ErrorKind::PermissionDenied;
             let status = if denied { Status::FORBIDDEN } else { Status::INTERNAL_SERVER_ERROR };
-            (status, format!("list {}: {fault}", quoted(path)))
+            (status, format!("list {}: {fault}", self.name(site, path)))
         })
     }
 }
@@ -232,12 +250,6 @@ fn is_shortage(fault: &io::Error) -> bool {
     const ENFILE: i32 = 23;
     const EMFILE: i32 = 24;
     matches!(fault.raw_os_error(), Some(ENOMEM | ENFILE | EMFILE))
-}
-
-fn quoted(path: &[u8]) -> String {
-    use std::os::unix::ffi::OsStrExt;
-    let path = Path::new(std::ffi::OsStr::from_bytes(path));
-    format!("open \"{}\"", path.display())
 }
 
 /// How long a look-up is believed.

@@ -288,7 +288,7 @@ mod tests {
                 match Lines::decode(&buffer[..length]) {
                     Some(Lines::Access(text)) => received += memchr::memchr_iter(b'\n', text).count(),
                     Some(Lines::Error(Level::Warning, text)) => {
-                        assert!(text.ends_with(b"log lines were lost while \\x22log\\x22 was behind"))
+                        assert!(text.ends_with(b"log lines were lost while \"log\" was behind"))
                     }
                     other => panic!("{other:?}"),
                 }

@@ -3,7 +3,7 @@
 //! One thread, one epoll loop, no blocking call but reading the files it serves. It may see the document roots, read-only,
 //! and nothing else; it talks on sockets it was handed or accepted. A file per concern: `event_loop` waits and accepts,
 //! `connection` is one client's bytes in and out, `answer` makes the response to one request, `files` looks up and caches,
-//! `response` writes heads, `log` batches lines, `timer` and `clock` keep time.
+//! `outgoing` what one has to send, `response` writes heads, `log` batches lines, `timer` and `clock` keep time.
 
 #![forbid(unsafe_code)]
 
@@ -13,6 +13,7 @@ mod connection;
 mod event_loop;
 mod files;
 mod log;
+mod outgoing;
 mod response;
 mod timer;
 
