@@ -1,5 +1,13 @@
 //! A hijacked worker: the system calls that shell-code would make, made in a live worker, achieve nothing, and the service
-//! goes on. Rows `K` of the cases the server is built against.
+//! goes on. Rows `K` of the cases the server is built against:
+//!
+//! | file | cases |
+//! |---|---|
+//! | `hijacked/files.rs` | K01, K02, K03, K04, K14, K34 |
+//! | `hijacked/network.rs` | K05, K06, K07, K08, K22, K29 |
+//! | `hijacked/system.rs` | K09, K10, K11, K12, K13, K18, K19, K20, K21, K23, K24, K25, K27, K31 |
+//!
+//! K15 stands in `messages.rs`, K32 in `seccomp.rs`.
 //!
 //! A call that the filter refuses costs its worker, so each gets one of its own: the service is started with as many.
 
