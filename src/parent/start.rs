@@ -77,6 +77,10 @@ pub fn go_back(resume: i32) -> u8 {
 
 fn start(config: Config, file: Option<PathBuf>, legacy: Option<&Legacy>, announcement: &Announce) -> Result<Supervisor, String> {
     process::reserve_standard_descriptors().map_err(|fault| format!("/dev/null: {fault}"))?;
+    // What the program before left is meant for this one; anything else that is open is a mistake of the caller.
+    if legacy.is_none() {
+        process::close_above(LAST_STANDARD_DESCRIPTOR).map_err(|fault| format!("descriptors that were left open: {fault}"))?;
+    }
     process::set_umask();
     let executable = Executable::running().map_err(|fault| format!("/proc/self/exe: {fault}"))?;
     let signals = Signals::block().map_err(|fault| format!("signals: {fault}"))?;
@@ -111,7 +115,7 @@ fn start(config: Config, file: Option<PathBuf>, legacy: Option<&Legacy>, announc
     clock::load_zone();
     title::clear_environment();
     title::set_short("anchorite");
-    drop_privilege(identity, legacy.map(|legacy| legacy.filter))?;
+    drop_privilege(identity, &first.cells.allow_missing, legacy.map(|legacy| legacy.filter))?;
 
     let counters = counters.map_or_else(|| shared::create().map_err(|fault| format!("counters: {fault}")), Ok)?;
     let mut nursery = Nursery {
@@ -172,8 +176,9 @@ fn unused() -> Result<(u32, u32), String> {
     Ok((id, id))
 }
 
-/// Cuts the parent's own capabilities to its policy and installs its filter, which its children inherit.
-fn drop_privilege(identity: Identity, in_force: Option<u64>) -> Result<(), String> {
+/// Cuts the parent's own capabilities to its policy and installs its filter, which its children inherit, unless the same is
+/// in force from the program before; where seccomp may be missing and is, its children find so too and say it.
+fn drop_privilege(identity: Identity, allow_missing: &[Layer], in_force: Option<u64>) -> Result<(), String> {
     let policy = Policy::of(Role::Parent);
     if identity.rootless {
         // Without CAP_SYS_ADMIN the kernel takes a filter only after this; nothing the parent starts needs set-id programs.
@@ -190,7 +195,12 @@ fn drop_privilege(identity: Identity, in_force: Option<u64>) -> Result<(), Strin
         return Ok(());
     }
     let before = proc::status(process::own_id()).map_err(|fault| fault.to_string())?.seccomp_filters;
-    seccomp::install(policy.list).map_err(|fault| format!("seccomp filter of the parent: {fault}"))?;
+    if let Err(fault) = seccomp::install(policy.list) {
+        if allow_missing.contains(&Layer::Seccomp) {
+            return Ok(());
+        }
+        return Err(format!("seccomp filter of the parent: {fault}; {}", Layer::Seccomp.is_missing()));
+    }
     let after = proc::status(process::own_id()).map_err(|fault| fault.to_string())?.seccomp_filters;
     if after == before + 1 {
         Ok(())
@@ -219,5 +229,7 @@ fn set_title(listeners: &[Rc<Listener>], missing: &[Layer]) {
     };
     title::set(&format!("anchorite: parent {}{without}", addresses.join(" ")));
 }
+
+const LAST_STANDARD_DESCRIPTOR: i32 = 2;
 
 const SERVICE_USER: &str = "anchorite";

@@ -319,6 +319,25 @@ pub fn file_limit() -> u64 {
     getrlimit(Resource::RLIMIT_NOFILE).map_or(1024, |(soft, _)| soft)
 }
 
+/// Closes every descriptor above `last` and looks whether it did: what the caller left open is nobody's here. To be called
+/// before anything above `last` has an owner.
+///
+/// # Errors
+/// The errno of close_range(2), or a text that names what is still open.
+pub fn close_above(last: RawFd) -> io::Result<()> {
+    let first = u32::try_from(last + 1).map_err(|_| io::ErrorKind::InvalidInput)?;
+    // SAFETY: close_range(2) touches no memory; by the start order of every role nothing above `last` has an owner yet.
+    Errno::result(unsafe { nix::libc::syscall(nix::libc::SYS_close_range, first, u32::MAX, 0) })?;
+    for entry in std::fs::read_dir("/proc/self/fd")?.flatten() {
+        let number = entry.file_name().to_str().and_then(|name| name.parse::<RawFd>().ok());
+        // The one above all others is the open directory that is being read.
+        if number.is_some_and(|number| number > last + 1) {
+            return Err(io::Error::other(format!("{entry:?} is still open")));
+        }
+    }
+    Ok(())
+}
+
 /// Makes sure that 0, 1 and 2 are open, so that nothing opened later is mistaken for a standard stream.
 ///
 /// # Errors
