@@ -6,12 +6,24 @@
 #![forbid(unsafe_code)]
 
 pub mod error_page;
+pub mod explain;
+pub mod facts;
 pub mod listing;
+pub mod log_format;
+pub mod lookup;
 pub mod mime;
 pub mod pattern;
 pub mod plan;
+mod rules;
+pub mod template;
+pub mod trace;
+
+pub use lookup::directories;
+pub use rules::ResponseChanges;
 
 use crate::config::Site;
+use lookup::{Base, RootRef};
+use rules::Rules;
 
 /// The sites, with an index over their names.
 ///
@@ -19,7 +31,8 @@ use crate::config::Site;
 /// random keys.
 #[derive(Debug)]
 pub struct Sites {
-    sites: Vec<Site>,
+    sites: Vec<Compiled>,
+    directories: Vec<Base>,
     /// Whole names, sorted.
     exact: Vec<(Vec<u8>, usize)>,
     /// What stands behind the star of `*.example.org`, its dot included, sorted.
@@ -28,9 +41,25 @@ pub struct Sites {
     default: usize,
 }
 
+/// A site with its rules compiled.
+#[derive(Debug)]
+pub struct Compiled {
+    pub site: Site,
+    root: RootRef,
+    rules: Rules,
+}
+
+impl Compiled {
+    /// Whether there are rules; if not, what a path leads to depends on the path alone, so that an earlier answer may stand for it.
+    pub fn has_rules(&self) -> bool {
+        !self.rules.is_empty()
+    }
+}
+
 impl Sites {
-    /// Takes the configuration's sites, which are never none. Of two with the same name the first has it.
+    /// Takes the configuration's sites, which are never none, and compiles their rules. Of two with the same name the first has it.
     pub fn new(sites: Vec<Site>) -> Sites {
+        let (directories, roots) = lookup::enumerate(&sites);
         let names = || {
             sites
                 .iter()
@@ -40,11 +69,17 @@ impl Sites {
         let exact = table(names().filter(|(name, _)| !name.is_empty() && !name.starts_with("*.")));
         let wildcards = table(names().filter_map(|(name, at)| Some((name.strip_prefix('*').filter(|name| name.starts_with('.'))?, at))));
         let default = names().find(|(name, _)| name.is_empty()).map_or(0, |(_, at)| at);
+        let compile = |(number, (site, roots)): (usize, (Site, Vec<RootRef>))| Compiled {
+            root: RootRef(number),
+            rules: Rules::new(&site, RootRef(number), &roots),
+            site,
+        };
         Sites {
             exact,
             wildcards,
             default,
-            sites,
+            sites: sites.into_iter().zip(roots).enumerate().map(compile).collect(),
+            directories,
         }
     }
 
@@ -67,7 +102,17 @@ impl Sites {
 
     /// The site that [`Sites::select`] gave the number of.
     pub fn get(&self, site: usize) -> &Site {
+        &self.sites[site].site
+    }
+
+    /// The same with its rules, for a plan.
+    pub fn compiled(&self, site: usize) -> &Compiled {
         &self.sites[site]
+    }
+
+    /// Every directory that is served from, by its number: [`directories`] of the sites.
+    pub fn directories(&self) -> &[Base] {
+        &self.directories
     }
 
     /// How many there are.
