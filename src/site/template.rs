@@ -9,6 +9,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 use std::io::Write;
 use std::net::IpAddr;
 use std::ops::Range;
+use std::time::Duration;
 
 /// What stands for a variable or a capture.
 #[derive(Clone, Debug)]
@@ -25,6 +26,7 @@ pub enum Value<'a> {
     Host(&'a [u8]),
     Text(&'a [u8]),
     Number(u64),
+    Seconds(Duration),
     Address(IpAddr),
 }
 
@@ -219,6 +221,7 @@ pub fn raw(value: &Value<'_>, out: &mut Vec<u8>) {
         }
         // Writing to a vector does not fail.
         Value::Number(number) => drop(write!(out, "{number}")),
+        Value::Seconds(time) => drop(write!(out, "{}.{:06}", time.as_secs(), time.subsec_micros())),
         Value::Address(address) => drop(write!(out, "{address}")),
     }
 }
@@ -255,7 +258,7 @@ fn encoded_path(value: &Value<'_>, out: &mut Vec<u8>) {
             out.extend(text.iter().filter(|byte| plain(byte)).map(u8::to_ascii_lowercase));
         }
         Value::Text(text) => target::encode(text, out),
-        Value::Nothing | Value::Number(_) | Value::Address(_) => raw(value, out),
+        Value::Nothing | Value::Number(_) | Value::Seconds(_) | Value::Address(_) => raw(value, out),
     }
 }
 
@@ -296,14 +299,11 @@ fn check_authority(url: &[u8], at: usize, value: &Value<'_>) -> Result<(), OpenR
         return Ok(());
     }
     let is_label = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
-    let fine = match value {
-        Value::Host(_) => authority.is_empty() || authority.ends_with(b"."),
-        Value::Nothing | Value::Path(..) | Value::Query(_) | Value::Uri(..) | Value::Text(_) | Value::Number(_) | Value::Address(_) => {
-            match put {
-                [b'/', ..] => !authority.is_empty(),
-                label => (authority.is_empty() || authority.ends_with(b".")) && label.iter().all(is_label) && !label.starts_with(b"."),
-            }
-        }
+    let leads = authority.is_empty() || authority.ends_with(b".");
+    let fine = match (value, put) {
+        (Value::Host(_), _) => leads,
+        (_, [b'/', ..]) => !authority.is_empty(),
+        (_, label) => leads && label.iter().all(is_label) && !label.starts_with(b"."),
     };
     if fine { Ok(()) } else { Err(OpenRedirect) }
 }
