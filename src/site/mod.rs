@@ -41,6 +41,14 @@ pub struct Sites {
     default: usize,
 }
 
+/// Why a site answers a host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Chosen {
+    Name,
+    Wildcard,
+    Default,
+}
+
 /// A site with its rules compiled.
 #[derive(Debug)]
 pub struct Compiled {
@@ -86,18 +94,27 @@ impl Sites {
     /// The site for a host (without its port): that of the name, else of the longest wildcard, else the one named `""`, else the first.
     /// Case and one dot at the end do not matter (RFC 9110, 4.2.3).
     pub fn select(&self, host: Option<&[u8]>) -> usize {
-        let Some(host) = host.filter(|_| self.sites.len() > 1) else {
-            return self.default;
-        };
+        match host {
+            // One site answers every host; nothing need be looked up.
+            Some(_) if self.sites.len() > 1 => self.choose(host).0,
+            Some(_) | None => self.default,
+        }
+    }
+
+    /// The same, and why.
+    pub fn choose(&self, host: Option<&[u8]>) -> (usize, Chosen) {
+        let default = (self.default, Chosen::Default);
+        let Some(host) = host else { return default };
         let host = host.strip_suffix(b".").unwrap_or(host);
         let mut lower = [0; NAME_MAX];
         // A longer one is no name of the domain name system.
         let Some(lower) = lower.get_mut(..host.len()) else {
-            return self.default;
+            return default;
         };
         lower.copy_from_slice(host);
         lower.make_ascii_lowercase();
-        find(&self.exact, lower).or_else(|| self.wildcard(lower)).unwrap_or(self.default)
+        let name = find(&self.exact, lower).map(|site| (site, Chosen::Name));
+        name.or_else(|| Some((self.wildcard(lower)?, Chosen::Wildcard))).unwrap_or(default)
     }
 
     /// The site that [`Sites::select`] gave the number of.
