@@ -464,14 +464,9 @@ mod tests {
             "/secret/x",
             "/.git",
             "/a%2Fb",
-            "/%00%ff%22%0d".trim_start_matches("/%00"),
+            "/%ff%22%0d",
         ] {
-            let target = if target.starts_with('/') {
-                target.to_owned()
-            } else {
-                format!("/{target}")
-            };
-            let explanation = explained(&target);
+            let explanation = explained(target);
             for line in explanation.json().lines() {
                 let value: serde_json::Value = serde_json::from_str(line).unwrap_or_else(|fault| panic!("{line}: {fault}"));
                 assert!(value["what"].is_string(), "{line}");

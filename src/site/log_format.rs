@@ -4,8 +4,8 @@
 //! terminal: bytes beyond become `\xHH`, in JSON `\uHHHH`.
 
 use super::facts::{Fields, Scheme};
-use super::template::{self, Value, Values};
-use crate::config::{LogFormat, Part, Template, Variable};
+use super::template::{self, Piece, Value, Values};
+use crate::config::{LogFormat, Template, Variable};
 use std::io::Write;
 use std::net::IpAddr;
 use std::time::Duration;
@@ -77,13 +77,13 @@ fn combined(exchange: &Exchange<'_>, cap: usize, out: &mut Vec<u8>) {
 fn line(template: &Template, exchange: &Exchange<'_>, cap: usize, out: &mut Vec<u8>) {
     let mut text = Vec::new();
     for part in &template.parts {
-        match part {
+        match template::piece(part, exchange) {
             // A quote of the template is meant; what is put in cannot have one.
-            Part::Literal(literal) => escape(literal.as_bytes(), usize::MAX, |byte| matches!(byte, b' '..=b'~'), out),
-            Part::Query => out.push(b'?'),
-            Part::Capture(_) | Part::Variable(_) | Part::Header(_) => {
+            Piece::Literal(literal) => escape(literal.as_bytes(), usize::MAX, |byte| matches!(byte, b' '..=b'~'), out),
+            Piece::Query => out.push(b'?'),
+            Piece::Value(value) => {
                 text.clear();
-                template::raw(&template::value(part, exchange), &mut text);
+                template::raw(&value, &mut text);
                 escape(if text.is_empty() { b"-" } else { &text }, cap, is_plain, out);
             }
         }

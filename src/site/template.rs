@@ -66,10 +66,10 @@ pub struct OpenRedirect;
 pub fn path(template: &Template, values: &dyn Values, out: &mut Vec<u8>) {
     let start = out.len();
     for part in split(template).0 {
-        match part {
-            Part::Literal(text) => target::encode(text.as_bytes(), out),
-            Part::Query => {}
-            part => encoded_path(&value(part, values), out),
+        match piece(part, values) {
+            Piece::Literal(text) => target::encode(text.as_bytes(), out),
+            Piece::Query => {}
+            Piece::Value(value) => encoded_path(&value, out),
         }
     }
     if out.get(start) != Some(&b'/') {
@@ -81,10 +81,10 @@ pub fn path(template: &Template, values: &dyn Values, out: &mut Vec<u8>) {
 pub fn query(template: &Template, values: &dyn Values, out: &mut Vec<u8>) -> bool {
     let Some(parts) = split(template).1 else { return false };
     for part in parts {
-        match part {
-            Part::Literal(text) => clean(text.as_bytes(), out),
-            Part::Query => out.push(b'?'),
-            part => encoded_query(&value(part, values), out),
+        match piece(part, values) {
+            Piece::Literal(text) => clean(text.as_bytes(), out),
+            Piece::Query => out.push(b'?'),
+            Piece::Value(value) => encoded_query(&value, out),
         }
     }
     true
@@ -106,16 +106,16 @@ pub fn location(template: &Template, values: &dyn Values, out: &mut Vec<u8>) -> 
     if !names_host && !fixed && !literal.starts_with('/') {
         out.push(b'/');
     }
-    for part in parts {
-        match part {
-            Part::Literal(text) => clean(text.as_bytes(), out),
-            Part::Query => {}
-            part => {
-                let value = value(part, values);
+    for (number, part) in parts.iter().enumerate() {
+        match piece(part, values) {
+            Piece::Literal(text) => clean(text.as_bytes(), out),
+            Piece::Query => {}
+            Piece::Value(value) => {
                 let at = out.len();
                 encoded_path(&value, out);
                 if names_host {
-                    check_authority(&out[start..], at - start, &value)?;
+                    let within = matches!(parts.get(number + 1), Some(Part::Literal(next)) if is_domain(next));
+                    check_authority(&out[start..], at - start, &value, within)?;
                 }
             }
         }
@@ -138,17 +138,15 @@ pub fn location(template: &Template, values: &dyn Values, out: &mut Vec<u8>) -> 
 /// Appends the value of a response's header: visible ASCII and spaces only, everything else percent-encoded.
 pub fn header(template: &Template, values: &dyn Values, out: &mut Vec<u8>) {
     for part in &template.parts {
-        match part {
-            Part::Literal(text) => visible(text.as_bytes(), out),
-            Part::Query => out.push(b'?'),
-            part => match value(part, values) {
-                Value::Path(path, range) => path.encode_part(range, out),
-                value => {
-                    let mut text = Vec::new();
-                    raw(&value, &mut text);
-                    visible(&text, out);
-                }
-            },
+        match piece(part, values) {
+            Piece::Literal(text) => visible(text.as_bytes(), out),
+            Piece::Query => out.push(b'?'),
+            Piece::Value(Value::Path(path, range)) => path.encode_part(range, out),
+            Piece::Value(value) => {
+                let mut text = Vec::new();
+                raw(&value, &mut text);
+                visible(&text, out);
+            }
         }
     }
 }
@@ -156,10 +154,10 @@ pub fn header(template: &Template, values: &dyn Values, out: &mut Vec<u8>) {
 /// Appends the template as a text, for a body of type `text/plain`.
 pub fn text(template: &Template, values: &dyn Values, out: &mut Vec<u8>) {
     for part in &template.parts {
-        match part {
-            Part::Literal(text) => out.extend_from_slice(text.as_bytes()),
-            Part::Query => out.push(b'?'),
-            part => raw(&value(part, values), out),
+        match piece(part, values) {
+            Piece::Literal(text) => out.extend_from_slice(text.as_bytes()),
+            Piece::Query => out.push(b'?'),
+            Piece::Value(value) => raw(&value, out),
         }
     }
 }
@@ -169,12 +167,12 @@ pub fn text(template: &Template, values: &dyn Values, out: &mut Vec<u8>) {
 pub fn rest(template: &Template, values: &dyn Values, out: &mut Vec<u8>) -> bool {
     let mut text = Vec::new();
     for part in &template.parts {
-        match part {
-            Part::Literal(literal) => text.extend_from_slice(literal.as_bytes()),
-            Part::Query => text.push(b'?'),
-            part => {
+        match piece(part, values) {
+            Piece::Literal(literal) => text.extend_from_slice(literal.as_bytes()),
+            Piece::Query => text.push(b'?'),
+            Piece::Value(value) => {
                 let at = text.len();
-                raw(&value(part, values), &mut text);
+                raw(&value, &mut text);
                 let put = &text[at..];
                 if put.is_empty() || put.starts_with(b".") || put.iter().any(|byte| matches!(byte, b'/' | 0)) {
                     return false;
@@ -226,13 +224,22 @@ pub fn raw(value: &Value<'_>, out: &mut Vec<u8>) {
     }
 }
 
-/// The value of a part that is not literal.
-pub fn value<'a>(part: &Part, values: &'a dyn Values) -> Value<'a> {
+/// A part with its value.
+pub(super) enum Piece<'t, 'v> {
+    Literal(&'t str),
+    /// The template's own `?`.
+    Query,
+    Value(Value<'v>),
+}
+
+/// Looks up what a part stands for.
+pub(super) fn piece<'t, 'v>(part: &'t Part, values: &'v dyn Values) -> Piece<'t, 'v> {
     match part {
-        Part::Literal(_) | Part::Query => Value::Nothing,
-        Part::Capture(number) => values.capture(*number),
-        Part::Variable(variable) => values.variable(*variable),
-        Part::Header(name) => values.header(name).map_or(Value::Nothing, Value::Text),
+        Part::Literal(text) => Piece::Literal(text),
+        Part::Query => Piece::Query,
+        Part::Capture(number) => Piece::Value(values.capture(*number)),
+        Part::Variable(variable) => Piece::Value(values.variable(*variable)),
+        Part::Header(name) => Piece::Value(values.header(name).map_or(Value::Nothing, Value::Text)),
     }
 }
 
@@ -263,15 +270,13 @@ fn encoded_path(value: &Value<'_>, out: &mut Vec<u8>) {
 }
 
 fn encoded_query(value: &Value<'_>, out: &mut Vec<u8>) {
-    match value {
-        Value::Query(text) => clean(text, out),
-        value => {
-            let mut text = Vec::new();
-            raw(value, &mut text);
-            for piece in percent_encode(&text, IN_QUERY) {
-                out.extend_from_slice(piece.as_bytes());
-            }
-        }
+    let mut text = Vec::new();
+    raw(value, &mut text);
+    if matches!(value, Value::Query(_)) {
+        return clean(&text, out);
+    }
+    for piece in percent_encode(&text, IN_QUERY) {
+        out.extend_from_slice(piece.as_bytes());
     }
 }
 
@@ -288,8 +293,14 @@ fn visible(text: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// What was put in at `at` may end the authority of `url`, but add to a literal host only as a label of its own in front of it.
-fn check_authority(url: &[u8], at: usize, value: &Value<'_>) -> Result<(), OpenRedirect> {
+/// Whether a literal part names a domain that what stands before it lies within.
+fn is_domain(text: &str) -> bool {
+    matches!(text.as_bytes(), [b'.', first, ..] if first.is_ascii_alphanumeric())
+}
+
+/// What was put in at `at` may end the authority of `url`, or be labels in front of a literal domain (`within`); else the host would be the
+/// client's choice. The host that the request itself names was chosen by nobody else.
+fn check_authority(url: &[u8], at: usize, value: &Value<'_>, within: bool) -> Result<(), OpenRedirect> {
     let (before, put) = url.split_at(at);
     let Some(begin) = memchr::memmem::find(before, b"//").map(|slashes| slashes + 2) else {
         return Ok(());
@@ -303,7 +314,7 @@ fn check_authority(url: &[u8], at: usize, value: &Value<'_>) -> Result<(), OpenR
     let fine = match (value, put) {
         (Value::Host(_), _) => leads,
         (_, [b'/', ..]) => !authority.is_empty(),
-        (_, label) => leads && label.iter().all(is_label) && !label.starts_with(b"."),
+        (_, label) => leads && within && label.iter().all(is_label) && !label.starts_with(b"."),
     };
     if fine { Ok(()) } else { Err(OpenRedirect) }
 }
@@ -396,7 +407,14 @@ pub(crate) mod tests {
                 Variable::Scheme => Value::Text(b"http"),
                 Variable::Client => Value::Address([192, 0, 2, 1].into()),
                 Variable::Status => Value::Number(200),
-                _ => Value::Nothing,
+                Variable::Method
+                | Variable::User
+                | Variable::Bytes
+                | Variable::Time
+                | Variable::Duration
+                | Variable::RequestId
+                | Variable::TlsVersion
+                | Variable::TlsSni => Value::Nothing,
             }
         }
 
@@ -484,6 +502,11 @@ pub(crate) mod tests {
             ("https://{1}.b.test/", "/goevil.example/", 3, None),
             ("https://{1}.b.test/", "/goevil%23", 3, None),
             ("https://{1}", "/go/evil", 3, None),
+            ("https://{1}", "/goevil.example", 3, None),
+            ("https://{1}/", "/goevil.example", 3, None),
+            ("https://www.{1}/", "/goevil.example", 3, None),
+            ("https://{header.x}/", "/", 3, None),
+            ("https://cdn.{1}.b.test/", "/goa", 3, Some("https://cdn.a.b.test/")),
             ("https://b.test/{1}", "/go@evil.example", 3, Some("https://b.test/@evil.example")),
             ("//b.test{1}", "/go.evil", 3, None),
             ("https://{host}:8443/", "/", 0, Some("https://a.test:8443/")),
