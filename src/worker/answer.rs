@@ -135,6 +135,8 @@ impl Service {
         }
         if matches!(request.method, Method::Get | Method::Head)
             && !self.sites.compiled(site).has_rules()
+            // Of two paths with the same bytes one may hold an encoded slash, and is not to get the other's file.
+            && self.path.names_file()
             && let Some(file) = self.files.fresh(site, self.path.bytes(), self.clock.now)
         {
             let file = Rc::clone(file);
