@@ -42,6 +42,9 @@ enum Command {
     Check {
         #[command(flatten)]
         configuration: Configuration,
+        /// Prints the effective configuration, defaults filled in
+        #[arg(long)]
+        dump: bool,
     },
     /// Compares every running process of the service with the policy of its role
     Audit {
@@ -78,7 +81,7 @@ pub fn main() -> u8 {
     match arguments.command {
         Command::Serve { directory, listen } => serve::main(&directory, listen),
         Command::Run { configuration } => run::main(&configuration.file),
-        Command::Check { configuration } => check::main(&configuration.file),
+        Command::Check { configuration, dump } => check::main(&configuration.file, dump),
         Command::Audit { json } => audit::main(json),
         Command::Policy { role } => policy::main(role.as_deref()),
     }

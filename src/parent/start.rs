@@ -5,7 +5,7 @@ use super::cell::Cells;
 use super::child::Nursery;
 use super::report::{Report, announce};
 use super::supervise::{START_MS, Supervisor};
-use crate::config::{Config, LogTarget};
+use crate::config::{Config, Listen, LogTarget};
 use crate::ipc::messages::ToParent;
 use crate::ipc::{Channel, Received, birth, lines};
 use crate::role::{Layer, Role};
@@ -46,7 +46,7 @@ fn start(mut config: Config, announcement: &Announce) -> Result<Supervisor, Stri
     let signals = Signals::block().map_err(|fault| format!("signals: {fault}"))?;
     let null = socket::null().map_err(|fault| format!("/dev/null: {fault}"))?;
     let identity = identity(&config)?;
-    let listeners = listeners(&config.server.listen)?;
+    let listeners = listeners(&config.addresses())?;
     let access_log = open_log(&config.log.access)?;
     let error_log = open_log(&config.log.error)?;
     let report = Report::new(open_log(&config.log.error)?, config.log.level);
@@ -110,9 +110,13 @@ fn unused() -> Result<(u32, u32), String> {
 }
 
 /// Binds every address; where the host has no IPv6, its wildcard falls back to that of IPv4.
-fn listeners(addresses: &[SocketAddr]) -> Result<Vec<OwnedFd>, String> {
+fn listeners(addresses: &[Listen]) -> Result<Vec<OwnedFd>, String> {
     let mut listeners = Vec::new();
     for address in addresses {
+        let address = match address {
+            Listen::Tcp(address) => address,
+            Listen::Unix(_) => return Err(format!("listen on \"{address}\": unix sockets are not supported by this version")),
+        };
         let fault = match socket::listen(*address) {
             Ok(listener) => {
                 listeners.push(listener);
@@ -133,6 +137,7 @@ fn listeners(addresses: &[SocketAddr]) -> Result<Vec<OwnedFd>, String> {
 fn open_log(target: &LogTarget) -> Result<OwnedFd, String> {
     match target {
         LogTarget::Stderr => socket::copy(std::io::stderr()).map_err(|fault| format!("standard error: {fault}")),
+        LogTarget::Syslog => Err("log \"syslog\": not supported by this version".to_owned()),
         LogTarget::Off => socket::null().map_err(|fault| format!("/dev/null: {fault}")),
         LogTarget::File(path) => log_file::open_for_appending(path).map_err(|fault| format!("log \"{}\": {fault}", path.display())),
     }

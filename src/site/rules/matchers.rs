@@ -9,11 +9,9 @@ use super::super::pattern::{Part, Pattern};
 use super::super::template;
 use super::super::trace::Mismatch;
 use super::alias::{self, Found};
-use crate::config::{Act, Exists, Network, Rule};
+use crate::config::{Act, Exists, Network, Rule, compile_regex};
 use crate::proto::target::Path;
 use regex_automata::meta::Regex;
-use regex_automata::util::syntax;
-use std::borrow::Cow;
 
 /// The matchers of a rule, ready to be compared.
 #[derive(Debug)]
@@ -45,7 +43,7 @@ impl Compiled {
     pub(super) fn new(rule: &Rule) -> Option<Compiled> {
         let matchers = &rule.matchers;
         let regex = match &matchers.regex {
-            Some(text) => Some(regex(text)?),
+            Some(text) => Some(compile_regex(text).ok()?),
             None => None,
         };
         Some(Compiled {
@@ -125,12 +123,11 @@ impl Compiled {
 
     fn regex_matches(&self, text: &[u8], captures: &mut Vec<Part>) -> bool {
         let Some(regex) = &self.regex else { return true };
-        let text = as_characters(text);
         if !self.captures {
-            return regex.is_match(&*text);
+            return regex.is_match(text);
         }
         let mut groups = regex.create_captures();
-        regex.captures(&*text, &mut groups);
+        regex.captures(text, &mut groups);
         captures.clear();
         captures.extend(
             groups
@@ -140,21 +137,6 @@ impl Compiled {
         );
         groups.is_match()
     }
-}
-
-/// The text with each byte that is no UTF-8 replaced by a control character, so that `.` and `[^/]` match it, and a `deny` cannot be evaded by
-/// such a byte. Every other byte stays in its place.
-fn as_characters(text: &[u8]) -> Cow<'_, [u8]> {
-    const SUBSTITUTE: u8 = 0x1A;
-    if std::str::from_utf8(text).is_ok() {
-        return Cow::Borrowed(text);
-    }
-    let mut characters = Vec::with_capacity(text.len());
-    for chunk in text.utf8_chunks() {
-        characters.extend_from_slice(chunk.valid().as_bytes());
-        characters.extend(chunk.invalid().iter().map(|_| SUBSTITUTE));
-    }
-    Cow::Owned(characters)
 }
 
 impl Stands {
@@ -176,20 +158,6 @@ fn match_text<'a>(facts: &Facts<'a>, path: &'a Path) -> &'a [u8] {
 /// Whether the request is for the server as a whole (RFC 9112, 3.2.3 and 3.2.4).
 pub(super) fn is_no_path(raw_path: &[u8]) -> bool {
     !raw_path.starts_with(b"/")
-}
-
-/// A regular expression as the configuration means it: in linear time, with bounded memory; a path is no sequence of lines, so `.` matches LF.
-fn regex(text: &str) -> Option<Regex> {
-    Regex::builder()
-        .configure(
-            Regex::config()
-                .utf8_empty(false)
-                .nfa_size_limit(Some(REGEX_SIZE_MAX))
-                .hybrid_cache_capacity(REGEX_CACHE),
-        )
-        .syntax(syntax::Config::new().utf8(false).dot_matches_new_line(true))
-        .build(text)
-        .ok()
 }
 
 /// `name` is in lower case, exact or `*.example.org`.
@@ -215,7 +183,3 @@ fn uses_captures(rule: &Rule) -> bool {
     });
     act || rule.changes.header.iter().any(|(_, value)| template::has_captures(value))
 }
-
-/// Bytes of a compiled regular expression, and of what is remembered of its states.
-const REGEX_SIZE_MAX: usize = 1024 * 1024;
-const REGEX_CACHE: usize = 256 * 1024;
