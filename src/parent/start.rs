@@ -5,7 +5,7 @@ use super::cell::Cells;
 use super::child::Nursery;
 use super::report::{Report, announce};
 use super::supervise::{START_MS, Supervisor};
-use crate::config::{Config, Listen, LogTarget};
+use crate::config::{Config, Listen, LogFormat, LogTarget, Site};
 use crate::ipc::messages::ToParent;
 use crate::ipc::{Channel, Received, birth, lines};
 use crate::role::{Layer, Role};
@@ -45,6 +45,7 @@ fn start(mut config: Config, announcement: &Announce) -> Result<Supervisor, Stri
     let executable = Executable::running().map_err(|fault| format!("/proc/self/exe: {fault}"))?;
     let signals = Signals::block().map_err(|fault| format!("signals: {fault}"))?;
     let null = socket::null().map_err(|fault| format!("/dev/null: {fault}"))?;
+    refuse_unfinished(&config)?;
     let identity = identity(&config)?;
     let listeners = listeners(&config.addresses())?;
     let access_log = open_log(&config.log.access)?;
@@ -74,6 +75,27 @@ fn start(mut config: Config, announcement: &Announce) -> Result<Supervisor, Stri
     supervisor.start_all(workers)?;
     tell(announcement, supervisor.listeners(), &missing, workers, identity);
     Ok(supervisor)
+}
+
+/// What the configuration can say and the workers do not do yet: refused, for what is ignored in silence may be what a site relies on.
+fn refuse_unfinished(config: &Config) -> Result<(), String> {
+    let any = |what: fn(&Site) -> bool| config.sites.iter().any(what);
+    let unfinished = [
+        (any(|site| !site.rules.is_empty()), "[[site.rule]]"),
+        (any(|site| !site.listen.is_empty()), "\"listen\" in [[site]]"),
+        (any(|site| site.access_log.is_some()), "\"access_log\" in [[site]]"),
+        (any(|site| !site.error_pages.is_empty()), "\"error_pages\" in [[site]]"),
+        (any(|site| !site.root_rest.parts.is_empty()), "a capture in the \"root\" of a site"),
+        (!config.mime.is_empty(), "[mime]"),
+        (
+            config.log.format != LogFormat::Combined,
+            "a \"format\" in [log] other than \"combined\"",
+        ),
+    ];
+    match unfinished.into_iter().find(|(is_there, _)| *is_there) {
+        Some((_, what)) => Err(format!("{what} is not supported by this version")),
+        None => Ok(()),
+    }
 }
 
 /// Whom confined roles run as.
