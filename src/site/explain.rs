@@ -102,7 +102,7 @@ impl Explanation {
     pub fn is_answered(&self) -> bool {
         match self.outcome {
             Outcome::File(()) | Outcome::Listing | Outcome::Redirect(_) | Outcome::Page(_) | Outcome::Allow => true,
-            Outcome::Status(status) | Outcome::Respond(status) => status.code() < 400,
+            Outcome::Status(status) | Outcome::ErrorPage(status, ()) | Outcome::Respond(status) => status.code() < 400,
             Outcome::MethodNotAllowed => false,
         }
     }
@@ -158,7 +158,7 @@ impl<F> Outcome<F> {
             Outcome::File(_) => Outcome::File(()),
             Outcome::Listing => Outcome::Listing,
             Outcome::Redirect(status) => Outcome::Redirect(status),
-            Outcome::Status(status) => Outcome::Status(status),
+            Outcome::Status(status) | Outcome::ErrorPage(status, _) => Outcome::Status(status),
             Outcome::Respond(status) => Outcome::Respond(status),
             Outcome::Page(page) => Outcome::Page(page),
             Outcome::Allow => Outcome::Allow,
@@ -270,7 +270,7 @@ fn outcome_line(sites: &Sites, plan: &Plan, facts: &Facts<'_>, outcome: Outcome<
                 .number("status", code.code())
                 .with("location", location)
         }
-        Outcome::Status(code) => status(code),
+        Outcome::Status(code) | Outcome::ErrorPage(code, ()) => status(code),
         Outcome::Respond(code) => match plan.body() {
             Some(body) => status(code).with("body", body),
             None => status(code),

@@ -3,6 +3,7 @@
 //! Runs in the `worker` and in `anchorite explain`; does no I/O.
 
 use crate::config::{Act, Site, Symlinks};
+use crate::proto::target::Path;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -60,6 +61,15 @@ impl Question {
         self.root = root;
         self.path.clear();
         (self.directory, self.named, self.whole, self.chosen) = (false, true, false, 0);
+    }
+
+    /// The whole path of a request.
+    pub(super) fn of_path(&mut self, root: RootRef, path: &Path) {
+        self.at(root);
+        (self.directory, self.named, self.whole) = (path.is_directory(), path.names_file(), true);
+        for segment in path.segments() {
+            self.push(segment);
+        }
     }
 
     /// Adds a segment.

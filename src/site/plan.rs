@@ -57,8 +57,10 @@ pub enum Outcome<F> {
     Listing,
     /// This status, 301 to 308, with [`Plan::location`].
     Redirect(Status),
-    /// This status and its page.
+    /// This status and its page: see [`Plan::begin_error_page`].
     Status(Status),
+    /// This status with this file as its page.
+    ErrorPage(Status, F),
     /// This status with [`Plan::body`], or where there is none with its page.
     Respond(Status),
     /// A page of the server itself.
@@ -90,6 +92,8 @@ enum State {
     Target,
     /// The index file of that number was asked for.
     Index(usize),
+    /// The page of that status was asked for.
+    ErrorPage(Status),
 }
 
 impl Plan {
@@ -111,14 +115,23 @@ impl Plan {
             self.run = Some(Box::new(Run::new(&site.rules, facts)));
             return self.run_rules(site, facts, trace);
         }
-        self.question.at(site.root);
-        self.question.directory = facts.path.is_directory();
-        self.question.named = facts.path.names_file();
-        self.question.whole = true;
-        for segment in facts.path.segments() {
-            self.question.push(segment);
-        }
+        self.question.of_path(site.root, facts.path);
         self.serve(&site.site, facts, trace)
+    }
+
+    /// Looks for the page that the site has for a status, after [`Outcome::Status`]; ends with [`Outcome::ErrorPage`], or again with
+    /// [`Outcome::Status`] where no file can be had. `None`: the site has none. What the rules change in the response stays.
+    pub fn begin_error_page<F>(&mut self, site: &Compiled, facts: &Facts<'_>, code: Status) -> Option<Step<F>> {
+        let (_, page) = site.site.error_pages.iter().find(|(status, _)| *status == code.code())?;
+        let (mut raw, mut path) = (Vec::new(), Path::default());
+        target::encode(page.as_bytes(), &mut raw);
+        target::parse_into(&raw, &mut path).ok()?;
+        match &self.run {
+            Some(run) if !run.ask_path(&site.rules, facts, &path, &mut self.question) => return None,
+            Some(_) => {}
+            None => self.question.of_path(site.root, &path),
+        }
+        Some(self.ask(State::ErrorPage(code), &mut Silent))
     }
 
     /// [`Plan::resume`], telling each step.
@@ -140,6 +153,8 @@ impl Plan {
         match (self.state, answer) {
             // Not reachable by a request: there was no question.
             (State::Idle | State::Rules, _) => status(Status::INTERNAL_SERVER_ERROR),
+            (State::ErrorPage(code), Answer::File(file)) => self.done(Outcome::ErrorPage(code, file)),
+            (State::ErrorPage(code), _) => self.end(code),
             // `/file.txt/` is not `/file.txt`: relative links in it would lead elsewhere.
             (State::Target, Answer::File(_)) if self.question.directory => self.end(Status::NOT_FOUND),
             (State::Target, Answer::File(file)) => self.done(Outcome::File(file)),

@@ -219,7 +219,7 @@ impl Service {
                 None => self.page(incoming, status, &[]),
             },
             Outcome::Page(_) => self.page(incoming, Status::NOT_FOUND, &[]),
-            Outcome::Status(status) => self.page(incoming, status, &[]),
+            Outcome::Status(status) | Outcome::ErrorPage(status, _) => self.page(incoming, status, &[]),
             Outcome::MethodNotAllowed => self.page(incoming, Status::METHOD_NOT_ALLOWED, &[("Allow", plan::ALLOW.as_bytes())]),
             Outcome::Allow => {
                 let head = Head::begin(&mut self.out, Status::NO_CONTENT, &self.server, &self.clock);

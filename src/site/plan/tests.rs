@@ -210,3 +210,35 @@ fn a_plan_can_be_used_again() {
         Step::Done(Outcome::Status(Status::INTERNAL_SERVER_ERROR))
     );
 }
+
+#[test]
+fn an_error_has_the_page_that_the_site_says() {
+    let mut paged = site(&[""]);
+    paged.error_pages = vec![(404, "/dir/index.html".into()), (403, "/bare".into()), (500, "/../x".into())];
+    let sites = Sites::new(vec![paged]);
+    let (site, asked) = (sites.compiled(0), Asked::get("/nope"));
+    let facts = asked.facts();
+    let mut plan = Plan::default();
+    assert_eq!(plan.begin::<u8>(site, &facts), Step::Ask);
+    assert_eq!(
+        plan.resume::<u8>(site, &facts, Answer::Missing),
+        Step::Done(Outcome::Status(Status::NOT_FOUND))
+    );
+    assert_eq!(plan.begin_error_page::<u8>(site, &facts, Status::NOT_FOUND), Some(Step::Ask));
+    assert_eq!(plan.lookup().path, b"dir/index.html");
+    assert_eq!(
+        plan.resume(site, &facts, Answer::File(7)),
+        Step::Done(Outcome::ErrorPage(Status::NOT_FOUND, 7))
+    );
+    assert_eq!(plan.begin_error_page::<u8>(site, &facts, Status::FORBIDDEN), Some(Step::Ask));
+    for answer in [Answer::Directory, Answer::Denied] {
+        let _ = plan.begin_error_page::<u8>(site, &facts, Status::FORBIDDEN);
+        assert_eq!(
+            plan.resume::<u8>(site, &facts, answer),
+            Step::Done(Outcome::Status(Status::FORBIDDEN))
+        );
+    }
+    for none in [Status::INTERNAL_SERVER_ERROR, Status::BAD_REQUEST] {
+        assert_eq!(plan.begin_error_page::<u8>(site, &facts, none), None);
+    }
+}

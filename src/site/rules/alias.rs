@@ -37,6 +37,10 @@ impl Place {
         Place { root, rest }
     }
 
+    pub(super) fn is_literal(&self) -> bool {
+        self.rest.parts.is_empty()
+    }
+
     /// Asks for the whole path beneath it; false: no such directory can be.
     pub(super) fn ask(&self, path: &Path, values: &dyn Values, question: &mut Question) -> bool {
         if !self.begin(values, question) {
@@ -53,7 +57,7 @@ impl Place {
 
     fn begin(&self, values: &dyn Values, question: &mut Question) -> bool {
         question.at(self.root);
-        let fine = self.rest.parts.is_empty() || template::rest(&self.rest, values, &mut question.path);
+        let fine = self.is_literal() || template::rest(&self.rest, values, &mut question.path);
         question.chosen = question.path.len();
         fine
     }

@@ -83,7 +83,7 @@ impl Rules {
     /// Compiles the rules of a site. `root` is the number of its root, `roots` those of the directories of its rules.
     pub(super) fn new(site: &Site, root: RootRef, roots: &[RootRef]) -> Rules {
         let mut rules = Rules {
-            place: Place::new(root, Template::default()),
+            place: Place::new(root, site.root_rest.clone()),
             ..Rules::default()
         };
         for name in site.name.iter().filter(|name| !name.is_empty()) {
@@ -105,8 +105,9 @@ impl Rules {
         rules
     }
 
+    /// Whether a path alone says what is looked up beneath the site's root.
     pub(super) fn is_empty(&self) -> bool {
-        self.rules.is_empty() && !self.broken
+        self.rules.is_empty() && !self.broken && self.place.is_literal()
     }
 
     /// Whether any rule has `allow` or `deny`.

@@ -205,12 +205,16 @@ impl Run {
     /// Makes the site's own question of a path; `candidate`: of the one being made.
     pub(super) fn ask_site(&mut self, rules: &Rules, facts: &Facts<'_>, question: &mut Question, candidate: bool) -> Next {
         let path = if candidate { &self.scratch } else { self.current.path(facts) };
-        let values = Inputs::of_name(facts, &self.current);
-        if rules.place.ask(path, &values, question) {
+        if self.ask_path(rules, facts, path, question) {
             Next::Serve
         } else {
             Next::Status(Status::NOT_FOUND)
         }
+    }
+
+    /// Makes a question of a path beneath the site's root; false: no such directory can be.
+    pub(in crate::site) fn ask_path(&self, rules: &Rules, facts: &Facts<'_>, path: &Path, question: &mut Question) -> bool {
+        rules.place.ask(path, &Inputs::of_name(facts, &self.current), question)
     }
 
     fn access(&mut self, site: &Site, rules: &Rules, facts: &Facts<'_>, question: &mut Question, trace: &mut impl Trace) -> Access {

@@ -174,7 +174,7 @@ fn ask(site: &Site, asked: &Asked) -> Ran {
             plan.location(&facts, &mut location);
             format!("{} {}", status.code(), String::from_utf8(location).unwrap())
         }
-        Outcome::Status(status) => status.code().to_string(),
+        Outcome::Status(status) | Outcome::ErrorPage(status, ()) => status.code().to_string(),
         Outcome::Respond(status) => format!("respond {}", status.code()),
         Outcome::Page(page) => format!("{page:?}"),
         Outcome::Allow => "allow".to_owned(),
@@ -299,6 +299,22 @@ fn captures_in_directories_are_single_segments() {
         let mut asked = Asked::get("/");
         asked.host = host;
         assert_eq!(ask(&site, &asked).text, expected, "{host:?}");
+    }
+    // The same as the site's own root, without any rule, and with one that asks.
+    let mut site = ruled(Vec::new());
+    site.name = vec!["*.example.org".into()];
+    (site.root, site.root_rest) = ("/www".into(), template("{1}"));
+    for rules in [vec![], vec![tries(rule(&[]), &["{path}", "{path}/", "/index.html"])]] {
+        site.rules = rules;
+        for (host, expected) in [
+            ("alice.example.org", "/www/alice/index.html"),
+            ("..example.org", "404"),
+            ("none.example.org", "404"),
+        ] {
+            let mut asked = Asked::get("/");
+            asked.host = Some(host);
+            assert_eq!(ask(&site, &asked).text, expected, "{host}");
+        }
     }
     let site = ruled(vec![act(regex("^/u/([^/]*)/?$"), Act::Alias(directory("/www", "/{1}")))]);
     check(
