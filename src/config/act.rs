@@ -4,7 +4,7 @@ use super::danger::Shown;
 use super::diagnostic::{Faults, quoted};
 use super::document::{Item, Table, Text};
 use super::template::{self, Captures, Purpose};
-use super::{Act, Directory, Page, Part, Respond, Template, Variable, paths, redirect};
+use super::{Act, Directory, Page, Part, Respond, Template, Variable, directory, redirect};
 use std::ops::Range;
 
 /// What the act needs to know of the rule's matchers.
@@ -32,7 +32,7 @@ pub(super) fn read(table: &Table<'_>, patterns: &Patterns<'_>, shown: &mut Shown
     }
     report_strays(table, &acts, faults);
     let mut read = acts.iter().map(|(key, item)| match *key {
-        "root" => directory(item, patterns, shown, faults).map(Act::Root),
+        "root" => read_directory(item, patterns, shown, faults).map(Act::Root),
         "alias" => read_alias(table, item, patterns, shown, faults),
         "redirect" => redirect::read(table, item, patterns, faults),
         "rewrite" => path_template(&item.text(PATH_EXPECTED, faults)?, patterns, faults).map(Act::Rewrite),
@@ -77,7 +77,7 @@ fn read_alias(table: &Table<'_>, item: &Item<'_>, patterns: &Patterns<'_>, shown
             "expected path = \"/icons/*\", or \"root\" to look the whole path up in another directory",
         );
     }
-    directory(item, patterns, shown, faults).map(Act::Alias)
+    read_directory(item, patterns, shown, faults).map(Act::Alias)
 }
 
 /// Why a path says nothing that could be looked up beneath an alias.
@@ -104,60 +104,9 @@ fn no_prefix(path: &str) -> Option<(String, String)> {
     ))
 }
 
-/// A directory, with captures only in what follows a literal one.
-fn directory(item: &Item<'_>, patterns: &Patterns<'_>, shown: &mut Shown, faults: &mut Faults<'_>) -> Option<Directory> {
+fn read_directory(item: &Item<'_>, patterns: &Patterns<'_>, shown: &mut Shown, faults: &mut Faults<'_>) -> Option<Directory> {
     let text = item.text("a directory", faults)?;
-    let template = template::read(&text, Purpose::Directory, patterns.captures, faults)?;
-    let (literal, rest) = match template.parts.split_first() {
-        Some((Part::Literal(literal), rest)) => (literal.as_str(), rest),
-        _ => ("", template.parts.as_slice()),
-    };
-    let base = |literal: &str, faults: &mut Faults<'_>| {
-        let text = Text {
-            value: literal,
-            at: text.at.clone(),
-        };
-        paths::directory(&text, faults)
-    };
-    let (base, rest) = if rest.is_empty() {
-        (base(literal, faults)?, Template::default())
-    } else {
-        let cut = literal.rfind('/').filter(|cut| *cut > 0);
-        let Some((literal, first)) = cut.and_then(|cut| literal.split_at_checked(cut)) else {
-            let what = format!("{} begins with what a request chooses", quoted(text.value));
-            faults.report(text.at, what, "expected a literal directory first, such as \"/srv/www/{1}\"");
-            return None;
-        };
-        (base(literal, faults)?, beneath(first, rest, &text, faults)?)
-    };
-    shown.add(&base, text.at);
-    Some(Directory { base, rest })
-}
-
-/// What follows the literal directory, without a slash at either end.
-fn beneath(first: &str, rest: &[Part], text: &Text<'_>, faults: &mut Faults<'_>) -> Option<Template> {
-    let first = first.trim_start_matches('/');
-    let mut parts = Vec::new();
-    if !first.is_empty() {
-        parts.push(Part::Literal(first.to_owned()));
-    }
-    parts.extend_from_slice(rest);
-    if let Some(Part::Literal(last)) = parts.last_mut() {
-        last.truncate(last.trim_end_matches('/').len());
-    }
-    parts.retain(|part| *part != Part::Literal(String::new()));
-    // A capture may be empty; then nothing of what is literal may lead upwards.
-    let literal = |part: &Part| match part {
-        Part::Literal(text) => text.clone(),
-        Part::Capture(_) | Part::Variable(_) | Part::Header(_) | Part::Query => String::new(),
-    };
-    let bare: String = parts.iter().map(literal).collect();
-    if bare.split('/').any(|segment| segment == "." || segment == "..") {
-        let what = format!("{} could leave its directory", quoted(text.value));
-        faults.report(text.at.clone(), what, "expected no \".\" or \"..\" beside a capture");
-        return None;
-    }
-    Some(Template { parts })
+    directory::read(&text, patterns.captures, shown, faults)
 }
 
 fn read_try(item: &Item<'_>, patterns: &Patterns<'_>, faults: &mut Faults<'_>) -> Option<Act> {
@@ -317,43 +266,6 @@ mod tests {
         for (word, page) in PAGES {
             let answer = Respond::Page(page);
             assert_eq!(act(&format!("respond = {word:?}")), Act::Respond { answer });
-        }
-    }
-
-    #[test]
-    fn captures_stand_behind_a_literal_directory() {
-        for (directory, base, rest) in [
-            ("/srv/www/{1}", "/srv/www", "{1}"),
-            ("/srv/www/x-{1}/pub/{2}/", "/srv/www", "x-{1}/pub/{2}"),
-            ("/srv//{1}{2}", "/srv", "{1}{2}"),
-            ("www/{1}", "/etc/anchorite/www", "{1}"),
-            ("/s{{/{1}}}", "/s{", "{1}}}"),
-        ] {
-            let Act::Root(read) = act(&format!("path = \"/u/*/*\"\nroot = \"{directory}\"")) else {
-                panic!("{directory}")
-            };
-            assert_eq!((read.base.to_str().unwrap(), read.rest.to_string().as_str()), (base, rest));
-        }
-        for directory in ["{1}", "/{1}", "a{1}", "//{1}"] {
-            assert_eq!(
-                said(&format!("path = \"/u/*\"\nroot = \"{directory}\""))[0],
-                if directory == "//{1}" {
-                    "5:8: \"/\" is the whole file system, expected a directory beneath \"/\"".to_owned()
-                } else {
-                    format!(
-                        "5:8: {directory:?} begins with what a request chooses, expected a literal directory first, such as \"/srv/www/{{1}}\""
-                    )
-                }
-            );
-        }
-        for directory in ["/srv/{1}/../x", "/srv/..{1}", "/srv/{1}.{1}.", "/srv/./{1}/."] {
-            let said = said(&format!("path = \"/u/*\"\nroot = \"{directory}\""));
-            assert_eq!(
-                said,
-                [format!(
-                    "5:8: {directory:?} could leave its directory, expected no \".\" or \"..\" beside a capture"
-                )]
-            );
         }
     }
 

@@ -147,11 +147,17 @@ fn site_table(site: &Site, out: &mut Writer) {
     out.table("[[site]]");
     out.list("name", &site.name);
     out.list::<Listen>("listen", &site.listen);
-    out.path("root", Some(&site.root));
+    let root = Directory {
+        base: site.root.clone(),
+        rest: site.root_rest.clone(),
+    };
+    out.string("root", &directory(&root));
     out.list("index", &site.index);
     out.raw("listing", &site.listing.to_string());
     out.list("hidden", &site.hidden);
     out.string("symlinks", word(&site::SYMLINKS, &site.symlinks));
+    let error_pages: Vec<(String, &String)> = site.error_pages.iter().map(|(status, path)| (status.to_string(), path)).collect();
+    out.pairs("error_pages", &error_pages);
     out.string("charset", &site.charset);
     out.string("access_log", &site.access_log.as_ref().map_or(String::new(), target));
     for rule in &site.rules {
@@ -306,6 +312,7 @@ mod tests {
     fn whatever_is_configured_survives_its_dump() {
         survives("[[site]]\nroot = \"/srv\"\n");
         survives(WHOLE);
+        survives("[[site]]\nname = \"*.a\"\nroot = \"/srv/{{x/{1}}}-/www\"\n");
         survives("[server]\nuser = \"33\"\ncontrol_socket = \"\"\npid_file = \"\"\n[[site]]\nroot = \"/srv \\\"\\\\\\u007f\\té\"\n");
         survives(
             "[log]\nformat = \"{client} \\\"{{{method}}}\\\" {header.referer}?\"\naccess = \"syslog\"\nerror = \"a.b\"\n[[site]]\nroot = \"/srv\"\n",

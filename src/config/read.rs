@@ -194,6 +194,7 @@ symlinks = "inside"
 charset = "iso-8859-1"
 listen = ["unix:/run/x.sock"]
 access_log = "syslog"
+error_pages = { 404 = "/404.html" }
 
 [[site.rule]]
 path = ["/a/*", "*.b/*"]

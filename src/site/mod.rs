@@ -6,12 +6,24 @@
 #![forbid(unsafe_code)]
 
 pub mod error_page;
+pub mod explain;
+pub mod facts;
 pub mod listing;
+pub mod log_format;
+pub mod lookup;
 pub mod mime;
 pub mod pattern;
 pub mod plan;
+mod rules;
+pub mod template;
+pub mod trace;
+
+pub use lookup::directories;
+pub use rules::ResponseChanges;
 
 use crate::config::Site;
+use lookup::{Base, RootRef};
+use rules::Rules;
 
 /// The sites, with an index over their names.
 ///
@@ -19,7 +31,8 @@ use crate::config::Site;
 /// random keys.
 #[derive(Debug)]
 pub struct Sites {
-    sites: Vec<Site>,
+    sites: Vec<Compiled>,
+    directories: Vec<Base>,
     /// Whole names, sorted.
     exact: Vec<(Vec<u8>, usize)>,
     /// What stands behind the star of `*.example.org`, its dot included, sorted.
@@ -28,9 +41,33 @@ pub struct Sites {
     default: usize,
 }
 
+/// Why a site answers a host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Chosen {
+    Name,
+    Wildcard,
+    Default,
+}
+
+/// A site with its rules compiled.
+#[derive(Debug)]
+pub struct Compiled {
+    pub site: Site,
+    root: RootRef,
+    rules: Rules,
+}
+
+impl Compiled {
+    /// Whether there are rules; if not, what a path leads to depends on the path alone, so that an earlier answer may stand for it.
+    pub fn has_rules(&self) -> bool {
+        !self.rules.is_empty()
+    }
+}
+
 impl Sites {
-    /// Takes the configuration's sites, which are never none. Of two with the same name the first has it.
+    /// Takes the configuration's sites, which are never none, and compiles their rules. Of two with the same name the first has it.
     pub fn new(sites: Vec<Site>) -> Sites {
+        let (directories, roots) = lookup::enumerate(&sites);
         let names = || {
             sites
                 .iter()
@@ -40,34 +77,59 @@ impl Sites {
         let exact = table(names().filter(|(name, _)| !name.is_empty() && !name.starts_with("*.")));
         let wildcards = table(names().filter_map(|(name, at)| Some((name.strip_prefix('*').filter(|name| name.starts_with('.'))?, at))));
         let default = names().find(|(name, _)| name.is_empty()).map_or(0, |(_, at)| at);
+        let compile = |(number, (site, roots)): (usize, (Site, Vec<RootRef>))| Compiled {
+            root: RootRef(number),
+            rules: Rules::new(&site, RootRef(number), &roots),
+            site,
+        };
         Sites {
             exact,
             wildcards,
             default,
-            sites,
+            sites: sites.into_iter().zip(roots).enumerate().map(compile).collect(),
+            directories,
         }
     }
 
     /// The site for a host (without its port): that of the name, else of the longest wildcard, else the one named `""`, else the first.
     /// Case and one dot at the end do not matter (RFC 9110, 4.2.3).
     pub fn select(&self, host: Option<&[u8]>) -> usize {
-        let Some(host) = host.filter(|_| self.sites.len() > 1) else {
-            return self.default;
-        };
+        match host {
+            // One site answers every host; nothing need be looked up.
+            Some(_) if self.sites.len() > 1 => self.choose(host).0,
+            Some(_) | None => self.default,
+        }
+    }
+
+    /// The same, and why.
+    pub fn choose(&self, host: Option<&[u8]>) -> (usize, Chosen) {
+        let default = (self.default, Chosen::Default);
+        let Some(host) = host else { return default };
         let host = host.strip_suffix(b".").unwrap_or(host);
         let mut lower = [0; NAME_MAX];
         // A longer one is no name of the domain name system.
         let Some(lower) = lower.get_mut(..host.len()) else {
-            return self.default;
+            return default;
         };
         lower.copy_from_slice(host);
         lower.make_ascii_lowercase();
-        find(&self.exact, lower).or_else(|| self.wildcard(lower)).unwrap_or(self.default)
+        let name = find(&self.exact, lower).map(|site| (site, Chosen::Name));
+        name.or_else(|| Some((self.wildcard(lower)?, Chosen::Wildcard))).unwrap_or(default)
     }
 
     /// The site that [`Sites::select`] gave the number of.
     pub fn get(&self, site: usize) -> &Site {
+        &self.sites[site].site
+    }
+
+    /// The same with its rules, for a plan.
+    pub fn compiled(&self, site: usize) -> &Compiled {
         &self.sites[site]
+    }
+
+    /// Every directory that is served from, by its number: [`directories`] of the sites.
+    pub fn directories(&self) -> &[Base] {
+        &self.directories
     }
 
     /// How many there are.
@@ -121,10 +183,12 @@ pub(crate) mod tests {
             name: text(names),
             listen: Vec::new(),
             root: "/srv".into(),
+            root_rest: Default::default(),
             index: text(&["index.html"]),
             listing: false,
             hidden: text(&[".*", "*~", "*.bak", "#*#"]),
             symlinks: Symlinks::Owner,
+            error_pages: Vec::new(),
             charset: "utf-8".into(),
             access_log: None,
             rules: Vec::new(),
