@@ -159,7 +159,7 @@ fn pivot_to_private_tree(shown: &[&Path]) -> Result<(), String> {
     fs::create_dir(&tree).map_err(|fault| format!("make the tree: {fault}"))?;
     for path in shown {
         let target = tree.join(path.strip_prefix("/").unwrap_or(path));
-        fs::create_dir_all(&target).map_err(|fault| format!("make a place for \"{}\": {fault}", path.display()))?;
+        make_place(path, &target).map_err(|fault| format!("make a place for \"{}\": {fault}", path.display()))?;
         show_read_only(path, &target)?;
     }
     step("enter the tree", chdir(BASE))?;
@@ -171,6 +171,15 @@ fn pivot_to_private_tree(shown: &[&Path]) -> Result<(), String> {
         return Err("the old root is still there".to_owned());
     }
     set_read_only(Path::new("/"), false)
+}
+
+/// Makes an empty directory, or an empty file for a file, to bind `path` over.
+fn make_place(path: &Path, target: &Path) -> io::Result<()> {
+    if fs::metadata(path)?.is_dir() {
+        return fs::create_dir_all(target);
+    }
+    target.parent().map_or(Ok(()), fs::create_dir_all)?;
+    fs::write(target, "")
 }
 
 /// Leaves out what lies beneath another shown directory: binding that one recursively shows it already.

@@ -223,9 +223,9 @@ impl Files {
 /// In a process that proves the sandbox: tells the parent which document roots cannot be looked into, so that it can say so
 /// before a client meets it.
 pub(super) fn try_roots(born: &Born<WorkerSlice>) {
-    for (directory, site) in (0..).zip(&born.slice.sites) {
-        let path = born.confined.inside.path(&site.root);
-        let tried = Root::open(&path, links(site.symlinks), born.cell.identity.rootless).and_then(|root| root.enter());
+    for (directory, base) in (0..).zip(site::directories(&born.slice.sites)) {
+        let path = born.confined.inside.path(&base.path);
+        let tried = Root::open(&path, links(base.symlinks), born.cell.identity.rootless).and_then(|root| root.enter());
         if let Err(fault) = tried {
             let errno = fault.raw_os_error().unwrap_or(0);
             let _ = born.parent.send(&ToParent::Unusable { directory, errno }, &[]);
