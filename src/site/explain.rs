@@ -7,7 +7,7 @@ use super::log_format;
 use super::lookup::{Base, Stands};
 use super::plan::{Answer, Lookup, Outcome, Plan, Step};
 use super::trace::{Answered, Event, Mismatch};
-use super::{Chosen, Compiled, Sites};
+use super::{Chosen, Compiled, Door, Sites};
 use crate::config::Page;
 use crate::proto::status::Status;
 use std::os::unix::ffi::OsStrExt;
@@ -36,10 +36,15 @@ enum Member {
     Truth(bool),
 }
 
-/// Decides about a request. `look` answers what is asked of the disk, perhaps with a note for the reader: the error, and the component of the
+/// Decides about a request that came in at a door. `look` answers what is asked of the disk, perhaps with a note for the reader: the error, and the component of the
 /// path that refuses.
-pub fn explain<F>(sites: &Sites, facts: &Facts<'_>, mut look: impl FnMut(&Base, Lookup<'_>) -> (Answer<F>, Option<String>)) -> Explanation {
-    let (number, chosen) = sites.choose(facts.host);
+pub fn explain<F>(
+    sites: &Sites,
+    door: Door,
+    facts: &Facts<'_>,
+    mut look: impl FnMut(&Base, Lookup<'_>) -> (Answer<F>, Option<String>),
+) -> Explanation {
+    let (number, chosen) = sites.choose(door, facts.host);
     let site = sites.compiled(number);
     let (mut plan, mut events, mut notes) = (Plan::default(), Vec::new(), Vec::new());
     let mut step = plan.begin_traced::<F>(site, facts, &mut events);
@@ -414,10 +419,12 @@ mod tests {
         ];
         let sites = Sites::new(vec![first, second]);
         let asked = Asked::get(target);
-        explain::<()>(&sites, &asked.facts(), |base, lookup| match (base.path.to_str(), lookup.path) {
-            (Some("/icons"), b"x.png") => (Answer::File(()), None),
-            (Some("/icons"), b"no") => (Answer::Denied, Some("open \"/icons\": permission denied".into())),
-            _ => (Answer::Missing, None),
+        explain::<()>(&sites, Door::default(), &asked.facts(), |base, lookup| {
+            match (base.path.to_str(), lookup.path) {
+                (Some("/icons"), b"x.png") => (Answer::File(()), None),
+                (Some("/icons"), b"no") => (Answer::Denied, Some("open \"/icons\": permission denied".into())),
+                _ => (Answer::Missing, None),
+            }
         })
     }
 

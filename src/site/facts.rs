@@ -33,6 +33,8 @@ pub struct Facts<'a> {
     pub forwarded: bool,
     pub fields: &'a dyn Fields,
     pub request_id: &'a [u8],
+    /// `30/Nov/2026:10:00:00 +0100`
+    pub time: &'a [u8],
     /// Of the client's authentication; empty without.
     pub user: &'a [u8],
     /// Empty for plain connections.
@@ -85,6 +87,7 @@ impl<'a> Facts<'a> {
             forwarded: false,
             fields: request,
             request_id: b"",
+            time: b"",
             user: b"",
             tls_version: "",
             tls_sni: "",
@@ -159,6 +162,7 @@ pub(crate) mod tests {
                 forwarded: self.forwarded,
                 fields: &self.fields,
                 request_id: b"id1",
+                time: b"",
                 user: b"",
                 tls_version: "",
                 tls_sni: "",

@@ -456,10 +456,11 @@ impl Values for Inputs<'_> {
             Variable::Client => Value::Address(facts.client.to_canonical()),
             Variable::User => Value::Text(facts.user),
             Variable::RequestId => Value::Text(facts.request_id),
+            Variable::Time => Value::Text(facts.time),
             Variable::TlsVersion => Value::Text(facts.tls_version.as_bytes()),
             Variable::TlsSni => Value::Text(facts.tls_sni.as_bytes()),
             // Known only when the response is made.
-            Variable::Status | Variable::Bytes | Variable::Time | Variable::Duration => Value::Nothing,
+            Variable::Status | Variable::Bytes | Variable::Duration => Value::Nothing,
         }
     }
 
