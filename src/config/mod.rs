@@ -15,6 +15,7 @@ mod names;
 mod paths;
 mod quantity;
 mod read;
+mod rule;
 mod server;
 mod site;
 mod slice;
@@ -23,6 +24,7 @@ pub use crate::role::Layer;
 pub use diagnostic::{Diagnostic, Diagnostics, Place};
 pub use names::known_keys;
 pub use read::{load, parse, serve};
+pub use rule::{Act, Changes, Directory, Exists, LogFormat, Matchers, Network, Page, Part, Respond, Rule, RulePlace, Template, Variable};
 pub use slice::{LogSlice, SliceError, WorkerSlice, decode, encode};
 
 use serde::{Deserialize, Serialize};
@@ -143,6 +145,8 @@ pub struct Site {
     pub symlinks: Symlinks,
     /// For text types; empty: none is sent.
     pub charset: String,
+    /// In the order of the file; they run from top to bottom.
+    pub rules: Vec<Rule>,
 }
 
 /// Which symbolic links beneath a root are followed.

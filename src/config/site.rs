@@ -33,6 +33,7 @@ pub(super) fn with_defaults(root: PathBuf) -> Site {
         hidden: HIDDEN.map(str::to_owned).to_vec(),
         symlinks: Symlinks::Owner,
         charset: "utf-8".to_owned(),
+        rules: Vec::new(),
     }
 }
 
@@ -239,6 +240,7 @@ mod tests {
             hidden: vec![".*".to_owned(), "*~".to_owned(), "*.bak".to_owned(), "#*#".to_owned()],
             symlinks: Symlinks::Owner,
             charset: "utf-8".to_owned(),
+            rules: Vec::new(),
         };
         assert_eq!(sites("[[site]]\nroot = \"/srv/www\"\n"), [expected]);
     }
@@ -255,6 +257,7 @@ mod tests {
             hidden: Vec::new(),
             symlinks: Symlinks::Any,
             charset: String::new(),
+            rules: Vec::new(),
         };
         let read = sites(text);
         assert_eq!(read[0], expected);
