@@ -2,7 +2,7 @@
 
 use super::diagnostic::{Faults, quoted};
 use super::document::{Item, Table, Text};
-use super::{Level, Log, LogTarget, paths};
+use super::{Level, Log, LogFormat, LogTarget, paths};
 use std::path::Path;
 
 pub(super) fn read(table: &Table<'_>, base: &Path, faults: &mut Faults<'_>) -> Log {
@@ -25,7 +25,7 @@ pub(super) fn read(table: &Table<'_>, base: &Path, faults: &mut Faults<'_>) -> L
         log.level = level;
     }
     if let Some(item) = table.item("format") {
-        read_format(&item, faults);
+        log.format = read_format(&item, faults).unwrap_or(log.format);
     }
     log
 }
@@ -35,22 +35,25 @@ pub(super) fn default() -> Log {
     Log {
         access: target("access.log"),
         error: target("error.log"),
+        format: LogFormat::Combined,
         level: Level::Notice,
     }
+}
+
+/// `access_log` of a site; `None`: the site has none of its own.
+pub(super) fn read_access_log(item: &Item<'_>, base: &Path, faults: &mut Faults<'_>) -> Option<LogTarget> {
+    let text = item.text(ACCESS_EXPECTED, faults)?;
+    if text.value.is_empty() {
+        return None;
+    }
+    read_target(&text, base, ACCESS_EXPECTED, faults)
 }
 
 fn read_target(text: &Text<'_>, base: &Path, expected: &str, faults: &mut Faults<'_>) -> Option<LogTarget> {
     match text.value {
         "stderr" => Some(LogTarget::Stderr),
         "off" => Some(LogTarget::Off),
-        "syslog" => {
-            faults.report(
-                text.at.clone(),
-                "\"syslog\" is not supported by this version",
-                format!("expected {expected}"),
-            );
-            None
-        }
+        "syslog" => Some(LogTarget::Syslog),
         // A bare word is rather a mistaken "stderr" than a file of that name beside the configuration.
         word if !word.is_empty() && !word.contains(['/', '.']) => {
             faults.report(
@@ -72,16 +75,26 @@ fn read_target(text: &Text<'_>, base: &Path, expected: &str, faults: &mut Faults
     }
 }
 
-fn read_format(item: &Item<'_>, faults: &mut Faults<'_>) {
-    let Some(text) = item.text("\"combined\"", faults) else { return };
-    if text.value != "combined" {
-        item.report(
-            format!("{} is not supported by this version", quoted(text.value)),
-            "expected \"combined\"",
-            faults,
-        );
+fn read_format(item: &Item<'_>, faults: &mut Faults<'_>) -> Option<LogFormat> {
+    let text = item.text(FORMAT_EXPECTED, faults)?;
+    if let Some((_, format)) = FORMATS.iter().find(|(name, _)| *name == text.value) {
+        return Some(format.clone());
     }
+    item.report(
+        format!("\"format\" in [log] is {}", quoted(text.value)),
+        format!("expected {FORMAT_EXPECTED}"),
+        faults,
+    );
+    None
 }
+
+const FORMATS: [(&str, LogFormat); 4] = [
+    ("common", LogFormat::Common),
+    ("combined", LogFormat::Combined),
+    ("vhost_combined", LogFormat::VhostCombined),
+    ("json", LogFormat::Json),
+];
+const FORMAT_EXPECTED: &str = "\"common\", \"combined\", \"vhost_combined\" or \"json\"";
 
 const LOG_DIRECTORY: &str = "/var/log/anchorite";
 const LEVELS: [(&str, Level); 5] = [
@@ -91,8 +104,8 @@ const LEVELS: [(&str, Level); 5] = [
     ("info", Level::Info),
     ("debug", Level::Debug),
 ];
-const ACCESS_EXPECTED: &str = "a path, \"stderr\" or \"off\"";
-const ERROR_EXPECTED: &str = "a path or \"stderr\"";
+const ACCESS_EXPECTED: &str = "a path, \"syslog\", \"stderr\" or \"off\"";
+const ERROR_EXPECTED: &str = "a path, \"syslog\" or \"stderr\"";
 
 #[cfg(test)]
 mod tests {
@@ -136,34 +149,29 @@ mod tests {
         for (line, said_of_it) in [
             (
                 "access = \"stdout\"",
-                "2:10: \"stdout\" is not a place for a log, expected a path, \"stderr\" or \"off\"",
-            ),
-            (
-                "access = \"syslog\"",
-                "2:10: \"syslog\" is not supported by this version, expected a path, \"stderr\" or \"off\"",
-            ),
-            (
-                "error = \"syslog\"",
-                "2:9: \"syslog\" is not supported by this version, expected a path or \"stderr\"",
+                "2:10: \"stdout\" is not a place for a log, expected a path, \"syslog\", \"stderr\" or \"off\"",
             ),
             (
                 "error = \"off\"",
-                "2:9: \"error\" in [log] may not be \"off\", expected a path or \"stderr\"",
+                "2:9: \"error\" in [log] may not be \"off\", expected a path, \"syslog\" or \"stderr\"",
             ),
             (
                 "access = \"/var/log/\"",
-                "2:10: \"/var/log/\" is a directory, expected a path, \"stderr\" or \"off\"",
+                "2:10: \"/var/log/\" is a directory, expected a path, \"syslog\", \"stderr\" or \"off\"",
             ),
             (
                 "access = \"..\"",
-                "2:10: \"..\" is a directory, expected a path, \"stderr\" or \"off\"",
+                "2:10: \"..\" is a directory, expected a path, \"syslog\", \"stderr\" or \"off\"",
             ),
             ("access = \"\"", "2:10: \"\" is not a path, expected a path"),
             (
                 "access = false",
-                "2:10: \"access\" in [log] is a boolean, expected a path, \"stderr\" or \"off\"",
+                "2:10: \"access\" in [log] is a boolean, expected a path, \"syslog\", \"stderr\" or \"off\"",
             ),
-            ("error = 1", "2:9: \"error\" in [log] is an integer, expected a path or \"stderr\""),
+            (
+                "error = 1",
+                "2:9: \"error\" in [log] is an integer, expected a path, \"syslog\" or \"stderr\"",
+            ),
         ] {
             assert_eq!(said(line), [said_of_it]);
         }
@@ -183,13 +191,13 @@ mod tests {
             said("level = 3"),
             ["2:9: \"level\" in [log] is an integer, expected \"error\", \"warning\", \"notice\", \"info\" or \"debug\""]
         );
+        for (name, format) in FORMATS {
+            assert_eq!(with_a_site(&format!("[log]\nformat = {name:?}")).log.format, format);
+        }
         assert_eq!(
-            said("format = \"json\""),
-            ["2:10: \"json\" is not supported by this version, expected \"combined\""]
+            said("format = \"comon\""),
+            [format!("2:10: \"format\" in [log] is \"comon\", expected {FORMAT_EXPECTED}")]
         );
-        assert_eq!(
-            said("format = 1"),
-            ["2:10: \"format\" in [log] is an integer, expected \"combined\""]
-        );
+        assert_eq!(with_a_site("[log]\naccess = \"syslog\"").log.access, LogTarget::Syslog);
     }
 }

@@ -11,6 +11,7 @@ mod document;
 mod jail;
 mod limits;
 mod log;
+mod log_table;
 mod names;
 mod paths;
 mod quantity;
@@ -22,6 +23,7 @@ mod slice;
 
 pub use crate::role::Layer;
 pub use diagnostic::{Diagnostic, Diagnostics, Place};
+pub use log_table::{LogNumbers, NUMBERS_MAX, SYSLOG};
 pub use names::known_keys;
 pub use read::{load, parse, serve};
 pub use rule::{Act, Changes, Directory, Exists, LogFormat, Matchers, Network, Page, Part, Respond, Rule, RulePlace, Template, Variable};
@@ -82,13 +84,16 @@ pub enum JailMode {
 pub struct Log {
     pub access: LogTarget,
     pub error: LogTarget,
+    /// Of access lines, also those in a site's own file.
+    pub format: LogFormat,
     pub level: Level,
 }
 
 /// Where lines of a log go.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum LogTarget {
-    File(PathBuf),
+    File(#[serde(with = "slice::path_bytes")] PathBuf),
+    Syslog,
     Stderr,
     Off,
 }
@@ -145,6 +150,8 @@ pub struct Site {
     pub symlinks: Symlinks,
     /// For text types; empty: none is sent.
     pub charset: String,
+    /// `None`: where `[log] access` says.
+    pub access_log: Option<LogTarget>,
     /// In the order of the file; they run from top to bottom.
     pub rules: Vec<Rule>,
 }

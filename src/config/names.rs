@@ -71,7 +71,7 @@ pub(super) const LIMITS: Names = Names {
 pub(super) const SITE: Names = Names {
     table: "site",
     label: "[[site]]",
-    keys: &["name", "root", "index", "listing", "hidden", "symlinks", "charset"],
+    keys: &["name", "root", "index", "listing", "hidden", "symlinks", "charset", "access_log"],
     planned: &[
         "listen",
         "tls_listen",

@@ -5,7 +5,7 @@
 
 use super::diagnostic::{Diagnostics, Faults};
 use super::document::{self, Table};
-use super::{Config, Level, Log, LogTarget, Server, paths};
+use super::{Config, Level, Log, LogFormat, LogTarget, Server, paths};
 use super::{jail, limits, log, names, server, site};
 use std::fs::OpenOptions;
 use std::io::{self, Read};
@@ -52,6 +52,7 @@ pub fn serve(directory: PathBuf, listen: SocketAddr) -> Config {
     let log = Log {
         access: LogTarget::Stderr,
         error: LogTarget::Stderr,
+        format: LogFormat::Combined,
         level: Level::Notice,
     };
     Config {

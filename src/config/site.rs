@@ -3,7 +3,7 @@
 use super::diagnostic::{Faults, quoted};
 use super::document::{Item, Table, Text};
 use super::names;
-use super::{Site, Symlinks, paths};
+use super::{Site, Symlinks, log, paths};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
@@ -33,6 +33,7 @@ pub(super) fn with_defaults(root: PathBuf) -> Site {
         hidden: HIDDEN.map(str::to_owned).to_vec(),
         symlinks: Symlinks::Owner,
         charset: "utf-8".to_owned(),
+        access_log: None,
         rules: Vec::new(),
     }
 }
@@ -69,6 +70,9 @@ fn read_one(table: &Table<'_>, base: &Path, taken: &mut HashMap<String, usize>, 
         .and_then(|item| item.text("the name of a character set, or \"\"", faults))
     {
         site.charset = read_charset(&charset, faults);
+    }
+    if let Some(item) = table.item("access_log") {
+        site.access_log = log::read_access_log(&item, base, faults);
     }
     Read { site, root_at }
 }
@@ -240,6 +244,7 @@ mod tests {
             hidden: vec![".*".to_owned(), "*~".to_owned(), "*.bak".to_owned(), "#*#".to_owned()],
             symlinks: Symlinks::Owner,
             charset: "utf-8".to_owned(),
+            access_log: None,
             rules: Vec::new(),
         };
         assert_eq!(sites("[[site]]\nroot = \"/srv/www\"\n"), [expected]);
@@ -257,6 +262,7 @@ mod tests {
             hidden: Vec::new(),
             symlinks: Symlinks::Any,
             charset: String::new(),
+            access_log: None,
             rules: Vec::new(),
         };
         let read = sites(text);

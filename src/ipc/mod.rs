@@ -12,5 +12,6 @@ mod channel;
 pub mod control;
 pub mod lines;
 pub mod messages;
+pub mod syslog;
 
 pub use channel::{Channel, Received};

@@ -1,6 +1,6 @@
 //! What the parent decides about each confined process: whom it runs as, what it sees, which rights it needs.
 
-use crate::config::{self, Config, JailMode, LogSlice, WorkerSlice};
+use crate::config::{self, Config, JailMode, LogNumbers, LogSlice, WorkerSlice};
 use crate::ipc::birth;
 use crate::role::{Layer, Role};
 use crate::sys::confine::Cell;
@@ -28,7 +28,7 @@ impl Cells {
     ///
     /// # Errors
     /// Names the directory and why it cannot be shown.
-    pub(super) fn new(config: &mut Config, identity: Identity) -> Result<Cells, String> {
+    pub(super) fn new(config: &mut Config, identity: Identity, logs: LogNumbers) -> Result<Cells, String> {
         for site in &mut config.sites {
             site.root = directory(&site.root)?;
         }
@@ -50,9 +50,15 @@ impl Cells {
             shown,
             chroot,
             listing: config.sites.iter().any(|site| site.listing),
-            worker: config.worker_slice(),
+            worker: config.worker_slice(logs),
             log: config.log_slice(),
         })
+    }
+
+    /// The logs that its workers write to.
+    pub(super) fn log_numbers(&self) -> impl Iterator<Item = u16> {
+        let numbers = &self.worker.logs;
+        numbers.sites.iter().chain([&numbers.service]).copied().flatten()
     }
 
     /// What a new process of this role is told, encoded.

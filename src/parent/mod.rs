@@ -14,6 +14,7 @@ mod child;
 mod control;
 mod generation;
 mod listen;
+mod logs;
 mod reload;
 mod report;
 mod slot;

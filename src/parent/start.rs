@@ -58,7 +58,7 @@ fn start(config: Config, file: Option<PathBuf>, announcement: &Announce) -> Resu
         .unwrap_or_default();
     let chrooted = matches!(config.jail.mode, JailMode::Chroot(_));
     let fixed = Fixed::of(&config);
-    let first = prepare(config, identity, &[])?;
+    let first = prepare(config, identity, &[], None)?;
     process::raise_file_limit();
     clock::load_zone();
     title::clear_environment();
@@ -179,7 +179,7 @@ fn prove(nursery: &mut Nursery, cells: &Cells) -> Result<Vec<Layer>, String> {
                 ));
             }
             Some(ToParent::Failed { why }) => return Err(format!("confinement of {}: {why}", role.name())),
-            Some(ToParent::Ready { .. } | ToParent::Malformed { .. } | ToParent::Lost { .. }) | None => {
+            Some(ToParent::Ready { .. } | ToParent::Malformed { .. } | ToParent::Lost { .. } | ToParent::NoSyslog) | None => {
                 return Err(format!(
                     "confinement of {}: the process that proves it ended without a word",
                     role.name()

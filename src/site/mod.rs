@@ -125,6 +125,7 @@ pub(crate) mod tests {
             hidden: text(&[".*", "*~", "*.bak", "#*#"]),
             symlinks: Symlinks::Owner,
             charset: "utf-8".into(),
+            access_log: None,
             rules: Vec::new(),
         }
     }

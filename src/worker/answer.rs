@@ -50,6 +50,7 @@ pub(super) struct FileBody {
 
 /// An access line that waits for its response to end.
 struct Line {
+    site: usize,
     client: IpAddr,
     request_line: Vec<u8>,
     referer: Option<Vec<u8>>,
@@ -186,6 +187,7 @@ impl Service {
             .end(Persistence::Close);
         self.out.extend_from_slice(&self.page);
         let exchange = Exchange {
+            site: None,
             client,
             time: &self.clock.log_time,
             request_line: line,
@@ -201,6 +203,7 @@ impl Service {
     pub(super) fn log_file(&mut self, body: &FileBody) {
         let line = &body.line;
         let exchange = Exchange {
+            site: Some(line.site),
             client: line.client,
             time: &self.clock.log_time,
             request_line: &line.request_line,
@@ -426,7 +429,7 @@ impl Service {
                     whole(length)
                 }
                 Content::Memory(_) | Content::Open(_) => {
-                    let line = Line::of(incoming, status, length);
+                    let line = Line::of(incoming, self.sites.select(incoming.request.host), status, length);
                     let body = FileBody {
                         file,
                         offset,
@@ -440,7 +443,9 @@ impl Service {
                 }
             },
         };
+        let site = self.sites.select(incoming.request.host);
         let exchange = Exchange {
+            site: Some(site),
             client: incoming.client,
             time: &self.clock.log_time,
             request_line: incoming.request.line,
@@ -491,9 +496,10 @@ impl Service {
 }
 
 impl Line {
-    fn of(incoming: &Incoming<'_>, status: Status, length: u64) -> Line {
+    fn of(incoming: &Incoming<'_>, site: usize, status: Status, length: u64) -> Line {
         let field = |name| incoming.request.field(name).map(<[u8]>::to_vec);
         Line {
+            site,
             client: incoming.client,
             request_line: incoming.request.line.to_vec(),
             referer: field("referer"),
