@@ -17,6 +17,7 @@ mod jail;
 mod limits;
 mod listen;
 mod log;
+mod log_table;
 mod mime;
 mod names;
 mod network;
@@ -36,6 +37,7 @@ pub use crate::role::Layer;
 pub use diagnostic::{Diagnostic, Diagnostics, Place};
 pub use dump::dump;
 pub use listen::Listen;
+pub use log_table::{LogNumbers, NUMBERS_MAX, SYSLOG};
 pub use names::known_keys;
 pub use read::{load, parse, serve};
 pub use regex::compile as compile_regex;
@@ -107,7 +109,7 @@ pub struct Log {
 }
 
 /// Where lines of a log go.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum LogTarget {
     File(#[serde(with = "slice::path_bytes")] PathBuf),
     Syslog,

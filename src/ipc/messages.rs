@@ -35,10 +35,15 @@ pub enum ToWorker {
 }
 
 /// From `parent` to `log`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ToLog {
-    /// The log files: access, error; lines of the error log less severe than `level` are dropped.
-    Files { level: Level },
+    /// Logs, by the numbers that workers know them by; each takes the place of one that has its number.
+    Files { numbers: Vec<u16> },
+    /// The logs that came since the last such message are all there are. Error lines go to `error`; those less severe than
+    /// `level` are dropped.
+    InForce { level: Level, error: u16 },
+    /// A new socket to syslog.
+    Syslog,
     /// The channel of a worker.
     Channel { worker: u16 },
     /// Write what the channels still hold, then exit.
@@ -60,8 +65,11 @@ pub enum ToParent {
     Unusable { directory: u16, errno: i32 },
     /// Only from `log`: a worker sent something malformed.
     Malformed { worker: u16 },
-    /// Only from `log`: lines that could not be written since the last such message.
-    Lost { lines: u32 },
+    /// Only from `log`: lines that could not be written since the last such message, the last of them to `file` for the reason
+    /// `errno`.
+    Lost { lines: u32, file: u16, errno: u16 },
+    /// Only from `log`: nobody listens any more at the socket to syslog, and it may make no other.
+    NoSyslog,
 }
 
 impl Message for ToWorker {
@@ -109,37 +117,53 @@ impl Message for ToWorker {
 }
 
 impl Message for ToLog {
-    const LENGTH_MAX: usize = 3;
+    const LENGTH_MAX: usize = 1 + 2 * FILES_MAX;
 
     fn encode(&self, packet: &mut Vec<u8>) {
         match self {
-            ToLog::Files { level } => packet.extend([1, lines::tag(*level)]),
+            ToLog::Files { numbers } => {
+                packet.push(1);
+                packet.extend(numbers.iter().take(FILES_MAX).flat_map(|number| number.to_le_bytes()));
+            }
             ToLog::Channel { worker } => {
                 packet.push(2);
                 packet.extend(worker.to_le_bytes());
             }
             ToLog::Stop => packet.push(3),
+            ToLog::InForce { level, error } => {
+                packet.extend([4, lines::tag(*level)]);
+                packet.extend(error.to_le_bytes());
+            }
+            ToLog::Syslog => packet.push(5),
         }
     }
 
     fn decode(packet: &[u8]) -> Option<ToLog> {
         match *packet {
-            [1, level] => Some(ToLog::Files {
-                level: lines::level(level)?,
-            }),
+            [1, ref numbers @ ..] if !numbers.is_empty() && numbers.len() <= 2 * FILES_MAX => {
+                let (numbers, odd) = numbers.as_chunks::<2>();
+                odd.is_empty().then(|| ToLog::Files {
+                    numbers: numbers.iter().map(|number| u16::from_le_bytes(*number)).collect(),
+                })
+            }
             [2, a, b] => Some(ToLog::Channel {
                 worker: u16::from_le_bytes([a, b]),
             }),
             [3] => Some(ToLog::Stop),
+            [4, level, a, b] => Some(ToLog::InForce {
+                level: lines::level(level)?,
+                error: u16::from_le_bytes([a, b]),
+            }),
+            [5] => Some(ToLog::Syslog),
             _ => None,
         }
     }
 
     fn descriptors(&self) -> usize {
         match self {
-            ToLog::Files { .. } => 2,
-            ToLog::Channel { .. } => 1,
-            ToLog::Stop => 0,
+            ToLog::Files { numbers } => numbers.len(),
+            ToLog::Channel { .. } | ToLog::Syslog => 1,
+            ToLog::InForce { .. } | ToLog::Stop => 0,
         }
     }
 }
@@ -160,9 +184,11 @@ impl Message for ToParent {
                 packet.push(3);
                 packet.extend(worker.to_le_bytes());
             }
-            ToParent::Lost { lines } => {
+            ToParent::Lost { lines, file, errno } => {
                 packet.push(4);
                 packet.extend(lines.to_le_bytes());
+                packet.extend(file.to_le_bytes());
+                packet.extend(errno.to_le_bytes());
             }
             ToParent::Counters(totals) => {
                 packet.push(6);
@@ -172,6 +198,7 @@ impl Message for ToParent {
                     .chain(&totals.gauges)
                     .for_each(|value| packet.extend(value.to_le_bytes()));
             }
+            ToParent::NoSyslog => packet.push(8),
             ToParent::Failed { why } => {
                 packet.push(5);
                 packet.extend(why.bytes().filter(|byte| is_printable(*byte)).take(WHY_MAX));
@@ -189,14 +216,17 @@ impl Message for ToParent {
             [3, a, b] => Some(ToParent::Malformed {
                 worker: u16::from_le_bytes([a, b]),
             }),
-            [4, a, b, c, d] => Some(ToParent::Lost {
+            [4, a, b, c, d, e, f, g, h] => Some(ToParent::Lost {
                 lines: u32::from_le_bytes([a, b, c, d]),
+                file: u16::from_le_bytes([e, f]),
+                errno: u16::from_le_bytes([g, h]),
             }),
             [7, a, b, c, d, e, f] => Some(ToParent::Unusable {
                 directory: u16::from_le_bytes([a, b]),
                 errno: i32::from_le_bytes([c, d, e, f]),
             }),
             [6, ref values @ ..] => decode_totals(values).map(ToParent::Counters),
+            [8] => Some(ToParent::NoSyslog),
             [5, ref why @ ..] if why.len() <= WHY_MAX && why.iter().all(|byte| is_printable(*byte)) => Some(ToParent::Failed {
                 why: why.iter().copied().map(char::from).collect(),
             }),
@@ -224,6 +254,9 @@ fn decode_totals(bytes: &[u8]) -> Option<Totals> {
 fn is_printable(byte: u8) -> bool {
     matches!(byte, b' '..=b'~')
 }
+
+/// Logs in one [`ToLog::Files`] at most: fewer than the descriptors that one packet may carry.
+pub const FILES_MAX: usize = 60;
 
 /// In place of the number of an attempt: none worked.
 const NO_ESCAPE: u8 = u8::MAX;
@@ -261,7 +294,19 @@ mod tests {
                 idle: true,
             },
         ]);
-        round_trip(&[ToLog::Files { level: Level::Debug }, ToLog::Channel { worker: 300 }, ToLog::Stop]);
+        round_trip(&[
+            ToLog::Files { numbers: vec![0, 700] },
+            ToLog::Files {
+                numbers: vec![1; FILES_MAX],
+            },
+            ToLog::InForce {
+                level: Level::Debug,
+                error: 700,
+            },
+            ToLog::Channel { worker: 300 },
+            ToLog::Syslog,
+            ToLog::Stop,
+        ]);
         round_trip(&[
             ToParent::Ready { missing: 5 },
             ToParent::Proved { missing: 1, escape: None },
@@ -270,7 +315,15 @@ mod tests {
                 escape: Some(7),
             },
         ]);
-        round_trip(&[ToParent::Malformed { worker: 300 }, ToParent::Lost { lines: 70_000 }]);
+        round_trip(&[
+            ToParent::Malformed { worker: 300 },
+            ToParent::Lost {
+                lines: 70_000,
+                file: 700,
+                errno: 28,
+            },
+            ToParent::NoSyslog,
+        ]);
     }
 
     #[test]

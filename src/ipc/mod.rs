@@ -13,5 +13,6 @@ pub mod control;
 pub mod counters;
 pub mod lines;
 pub mod messages;
+pub mod syslog;
 
 pub use channel::{Channel, Received};

@@ -1,6 +1,6 @@
 //! What the parent decides about each confined process: whom it runs as, what it sees, which rights it needs.
 
-use crate::config::{self, Act, Config, JailMode, LogSlice, Site, WorkerSlice};
+use crate::config::{self, Act, Config, JailMode, LogNumbers, LogSlice, Site, WorkerSlice};
 use crate::ipc::birth;
 use crate::role::{Layer, Role};
 use crate::site;
@@ -29,7 +29,7 @@ impl Cells {
     ///
     /// # Errors
     /// Names the directory and why it cannot be shown.
-    pub(super) fn new(config: &mut Config, identity: Identity) -> Result<Cells, String> {
+    pub(super) fn new(config: &mut Config, identity: Identity, logs: LogNumbers) -> Result<Cells, String> {
         for site in &mut config.sites {
             site.root = directory(&site.root)?;
             for rule in &mut site.rules {
@@ -51,7 +51,7 @@ impl Cells {
             shown,
             chroot,
             listing: config.sites.iter().any(lists),
-            worker: config.worker_slice(),
+            worker: config.worker_slice(logs),
             log: config.log_slice(),
         })
     }
@@ -64,6 +64,12 @@ impl Cells {
             .map_or_else(|| "?".into(), |path| path.to_string_lossy());
         let (fault, uid) = (std::io::Error::from_raw_os_error(errno), self.identity.uid);
         format!("root \"{name}\": {fault} (uid {uid}): nothing of it can be served")
+    }
+
+    /// The logs that its workers write to.
+    pub(super) fn log_numbers(&self) -> impl Iterator<Item = u16> {
+        let numbers = &self.worker.logs;
+        numbers.sites.iter().chain([&numbers.service]).copied().flatten()
     }
 
     /// What a new process of this role is told, encoded.

@@ -6,7 +6,7 @@ use super::cell::Cells;
 use super::child::Nursery;
 use super::prove::prove;
 use super::start::identity;
-use crate::config::{Config, Listen, LogTarget};
+use crate::config::{Config, Listen, LogNumbers, LogTarget};
 use crate::sys::privilege::Identity;
 use crate::sys::process::{self, Executable};
 use crate::sys::{log_file, shared, socket};
@@ -25,14 +25,22 @@ pub fn check(mut config: Config, owned: impl Fn(&str) -> bool) -> Vec<String> {
             Ok(_) => {}
         }
     }
-    for target in [&config.log.access, &config.log.error] {
+    let identity = match identity(&config) {
+        Ok(identity) => identity,
+        Err(why) => {
+            faults.push(why);
+            return faults;
+        }
+    };
+    let service = (!identity.rootless).then_some((identity.uid, identity.gid));
+    for target in config.log_targets() {
         if let LogTarget::File(path) = target
-            && let Err(fault) = log_file::could_append(path)
+            && let Err(fault) = log_file::could_append(path, service)
         {
             faults.push(format!("log \"{}\": {fault}", path.display()));
         }
     }
-    match identity(&config).and_then(|identity| try_roots(&mut config, identity)) {
+    match try_roots(&mut config, identity) {
         Ok(unusable) => faults.extend(unusable),
         Err(why) => faults.push(why),
     }
@@ -42,7 +50,7 @@ pub fn check(mut config: Config, owned: impl Fn(&str) -> bool) -> Vec<String> {
 fn try_roots(config: &mut Config, identity: Identity) -> Result<Vec<String>, String> {
     process::set_umask();
     let fault = |fault: io::Error| fault.to_string();
-    let cells = Cells::new(config, identity)?;
+    let cells = Cells::new(config, identity, LogNumbers::default())?;
     let mut nursery = Nursery {
         executable: Executable::running().map_err(fault)?,
         null: socket::null().map_err(fault)?,

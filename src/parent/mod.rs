@@ -15,6 +15,7 @@ mod child;
 mod control;
 mod generation;
 mod listen;
+mod logs;
 mod prove;
 mod reload;
 mod report;

@@ -6,12 +6,12 @@
 use super::cell::Cells;
 use super::generation::{Generation, Phase};
 use super::listen::{Listener, listen};
-use super::report::Report;
+use super::logs::Logs;
 use super::supervise::Supervisor;
-use crate::config::{self, Config, Level, LogTarget};
+use crate::config::{self, Config, Level};
 use crate::sys::privilege::Identity;
-use crate::sys::{clock, log_file, proc, process, socket};
-use std::os::fd::OwnedFd;
+use crate::sys::{clock, proc, process};
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::rc::Rc;
 
@@ -46,48 +46,6 @@ pub(super) struct Prepared {
     /// Taken by whoever writes to them.
     pub(super) logs: Option<Logs>,
     pub(super) watched: Vec<(PathBuf, Option<(u64, u64)>)>,
-}
-
-/// The log files, and the parent's own way into the error log.
-pub(super) struct Logs {
-    targets: config::Log,
-    pub(super) access: OwnedFd,
-    pub(super) error: OwnedFd,
-    pub(super) report: Report,
-    pub(super) level: Level,
-}
-
-impl Logs {
-    /// Opens the logs that a configuration names.
-    ///
-    /// # Errors
-    /// Names the log that cannot be opened, with the errno.
-    fn open(targets: config::Log) -> Result<Logs, String> {
-        Ok(Logs {
-            access: open_log(&targets.access)?,
-            error: open_log(&targets.error)?,
-            report: Report::new(open_log(&targets.error)?, targets.level),
-            level: targets.level,
-            targets,
-        })
-    }
-
-    /// The same logs, opened again by their names.
-    ///
-    /// # Errors
-    /// As [`Logs::open`].
-    pub(super) fn reopened(&self) -> Result<Logs, String> {
-        Logs::open(self.targets.clone())
-    }
-}
-
-fn open_log(target: &LogTarget) -> Result<OwnedFd, String> {
-    match target {
-        LogTarget::Stderr => socket::copy(std::io::stderr()).map_err(|fault| format!("standard error: {fault}")),
-        LogTarget::Syslog => Err("log \"syslog\": not supported by this version".to_owned()),
-        LogTarget::Off => socket::null().map_err(|fault| format!("/dev/null: {fault}")),
-        LogTarget::File(path) => log_file::open_for_appending(path).map_err(|fault| format!("log \"{}\": {fault}", path.display())),
-    }
 }
 
 /// A generation that starts, and what comes into force with it.
@@ -125,9 +83,14 @@ impl Fixed {
 ///
 /// # Errors
 /// Names what cannot be had, with the errno.
-pub(super) fn prepare(mut config: Config, identity: Identity, open: &[Rc<Listener>]) -> Result<Prepared, String> {
+pub(super) fn prepare(
+    mut config: Config,
+    identity: Identity,
+    open: &[Rc<Listener>],
+    logs: Option<(&Logs, &BTreeSet<u16>)>,
+) -> Result<Prepared, String> {
     let listeners = listen(&config.addresses(), open)?;
-    let logs = Some(Logs::open(config.log.clone())?);
+    let (logs, numbers) = Logs::open(&config, identity, logs)?;
     let watched = config
         .sites
         .iter()
@@ -135,7 +98,7 @@ pub(super) fn prepare(mut config: Config, identity: Identity, open: &[Rc<Listene
         .chain(&config.jail.also)
         .map(|path| (path.clone(), proc::inode(path)))
         .collect();
-    let cells = Rc::new(Cells::new(&mut config, identity)?);
+    let cells = Rc::new(Cells::new(&mut config, identity, numbers)?);
     Ok(Prepared {
         cells,
         listeners,
@@ -145,7 +108,7 @@ pub(super) fn prepare(mut config: Config, identity: Identity, open: &[Rc<Listene
             config.server.workers
         },
         drain_ms: u64::try_from(config.limits.drain_timeout.as_millis()).unwrap_or(u64::MAX),
-        logs,
+        logs: Some(logs),
         watched,
     })
 }
@@ -194,7 +157,9 @@ impl Supervisor {
             .iter()
             .flat_map(|generation| generation.listeners.clone())
             .collect();
-        let prepared = prepare(config, self.source.identity, &open)?;
+        let living = self.generations.iter().filter(|generation| generation.number > 0);
+        let in_use: BTreeSet<u16> = living.flat_map(|generation| generation.cells.log_numbers()).collect();
+        let prepared = prepare(config, self.source.identity, &open, Some((&self.logs, &in_use)))?;
         self.begin(prepared, client)
     }
 

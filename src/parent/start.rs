@@ -110,7 +110,7 @@ fn start(config: Config, file: Option<PathBuf>, legacy: Option<&Legacy>, announc
         .unwrap_or_default();
     let chrooted = matches!(config.jail.mode, JailMode::Chroot(_));
     let fixed = Fixed::of(&config);
-    let first = prepare(config, identity, &open)?;
+    let first = prepare(config, identity, &open, None)?;
     process::raise_file_limit();
     clock::load_zone();
     title::clear_environment();

@@ -6,7 +6,8 @@
 use super::child::{Child, Nursery, State};
 use super::control::Control;
 use super::generation::{Generation, Phase};
-use super::reload::{Logs, Pending, Prepared, Source};
+use super::logs::Logs;
+use super::reload::{Pending, Prepared, Source};
 use super::slot::Slot;
 use super::status::Asked;
 use crate::config::Level;
@@ -274,17 +275,16 @@ impl Supervisor {
                 .places(|slot| slot.role == Role::Worker && slot.child.is_some() && slot.log_number == worker)
                 .into_iter()
                 .try_for_each(|place| self.condemn(place, "sent malformed log lines")),
-            Received::Message(ToParent::Lost { lines }, _) if role == Role::Log => {
+            Received::Message(ToParent::Lost { lines, file, errno }, _) if role == Role::Log => {
                 self.lost_lines += u64::from(lines);
-                self.logs
-                    .report
-                    .line(Level::Error, &format!("{lines} log lines could not be written and are lost"));
+                self.logs.report.line(Level::Error, &self.logs.loss(lines, file, errno));
                 Ok(())
             }
             Received::Message(ToParent::Counters(totals), _) if role == Role::Worker => {
                 self.answer_status(Some(&totals));
                 Ok(())
             }
+            Received::Message(ToParent::NoSyslog, _) if role == Role::Log => self.give_syslog(),
             Received::Message(
                 ToParent::Ready { .. }
                 | ToParent::Counters(_)
@@ -292,7 +292,8 @@ impl Supervisor {
                 | ToParent::Proved { .. }
                 | ToParent::Unusable { .. }
                 | ToParent::Malformed { .. }
-                | ToParent::Lost { .. },
+                | ToParent::Lost { .. }
+                | ToParent::NoSyslog,
                 _,
             )
             | Received::Malformed => self.condemn(place, "sent a message that it may not send"),
@@ -360,10 +361,21 @@ impl Supervisor {
 
     /// Hands the log files to `log`, in place of those it has.
     fn give_files(&mut self) -> Result<(), String> {
-        let files = [self.logs.access.as_fd(), self.logs.error.as_fd()];
         let log = self.slot(LOG).filter(|slot| slot.is_serving()).and_then(|slot| slot.child.as_ref());
-        match log.map(|log| log.channel.send(&ToLog::Files { level: self.logs.level }, &files)) {
+        match log.map(|log| self.logs.hand_over(&log.channel)) {
             Some(Err(fault)) => self.condemn(LOG, &format!("could not be handed its files: {fault}")),
+            _ => Ok(()),
+        }
+    }
+
+    /// Connects to syslog anew for `log`, which asks again while nobody listens there.
+    fn give_syslog(&mut self) -> Result<(), String> {
+        let Some(socket) = self.logs.renew_syslog().and_then(|socket| socket.try_clone_to_owned().ok()) else {
+            return Ok(());
+        };
+        let log = self.slot(LOG).and_then(|slot| slot.child.as_ref());
+        match log.map(|log| log.channel.send(&ToLog::Syslog, &[socket.as_fd()])) {
+            Some(Err(fault)) => self.condemn(LOG, &format!("does not take its messages: {fault}")),
             _ => Ok(()),
         }
     }

@@ -139,6 +139,18 @@ pub fn connect_local(path: &Path) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
+/// A socket to syslog that never waits, and whether somebody listens there; without, it fails at the first line, and a new one
+/// is needed.
+///
+/// # Errors
+/// The errno of socket(2).
+pub fn syslog() -> io::Result<(OwnedFd, bool)> {
+    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+    let socket = socket::socket(socket::AddressFamily::Unix, socket::SockType::Datagram, flags, None)?;
+    let connected = socket::connect(socket.as_raw_fd(), &UnixAddr::new(SYSLOG)?);
+    Ok((socket, connected.is_ok()))
+}
+
 /// Whether a socket still listens. A hijacked worker can turn a listener into a socket that dials (`shutdown(SHUT_RD)`);
 /// such a one is not handed out again.
 pub fn is_listening(listener: &OwnedFd) -> bool {
@@ -344,6 +356,9 @@ pub fn copy(descriptor: impl AsFd) -> io::Result<OwnedFd> {
 pub fn null() -> io::Result<OwnedFd> {
     Ok(File::options().read(true).write(true).open("/dev/null")?.into())
 }
+
+/// Where syslog listens: syslog(3).
+const SYSLOG: &str = "/dev/log";
 
 /// Descriptors that one packet may carry.
 pub const DESCRIPTORS_MAX: usize = 64;

@@ -54,6 +54,7 @@ pub(super) struct FileBody {
 
 /// An access line that waits for its response to end.
 struct Line {
+    site: usize,
     client: IpAddr,
     request_line: Vec<u8>,
     referer: Option<Vec<u8>>,
@@ -195,6 +196,7 @@ impl Service {
             .end(Persistence::Close);
         self.out.extend_from_slice(&self.page);
         let exchange = Exchange {
+            site: None,
             client,
             time: &self.clock.log_time,
             request_line: line,
@@ -211,6 +213,7 @@ impl Service {
     pub(super) fn log_file(&mut self, body: &FileBody) {
         let line = &body.line;
         let exchange = Exchange {
+            site: Some(line.site),
             client: line.client,
             time: &self.clock.log_time,
             request_line: &line.request_line,
@@ -460,7 +463,7 @@ impl Service {
                     whole(length)
                 }
                 Content::Memory(_) | Content::Open(_) => {
-                    let line = Line::of(incoming, status, length);
+                    let line = Line::of(incoming, self.sites.select(incoming.request.host), status, length);
                     let body = FileBody {
                         file,
                         offset,
@@ -474,7 +477,9 @@ impl Service {
                 }
             },
         };
+        let site = self.sites.select(incoming.request.host);
         let exchange = Exchange {
+            site: Some(site),
             client: incoming.client,
             time: &self.clock.log_time,
             request_line: incoming.request.line,
@@ -526,9 +531,10 @@ impl Service {
 }
 
 impl Line {
-    fn of(incoming: &Incoming<'_>, status: Status, length: u64) -> Line {
+    fn of(incoming: &Incoming<'_>, site: usize, status: Status, length: u64) -> Line {
         let field = |name| incoming.request.field(name).map(<[u8]>::to_vec);
         Line {
+            site,
             client: incoming.client,
             request_line: incoming.request.line.to_vec(),
             referer: field("referer"),

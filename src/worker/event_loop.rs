@@ -62,7 +62,7 @@ impl Worker {
         // A connection may need a descriptor for its file as well; the cache gets what is left.
         let connections_max = wanted.min(descriptors.saturating_sub(RESERVED) / 2).max(1);
         let for_cache = descriptors.saturating_sub(RESERVED + connections_max);
-        let mut log = Log::new(None, born.slice.level, born.slice.access_log);
+        let mut log = Log::new(&born.slice);
         if let Some(channel) = born.log {
             log.replace(channel);
         }
@@ -124,14 +124,14 @@ impl Worker {
                 self.remind(token);
             }
             if self.service.log.next_flush(self.service.clock.now) == Some(0) {
-                self.service.log.flush();
+                self.service.log.flush(self.service.clock.now);
             }
             self.accept_again();
             self.service.counters.count(Counter::LinesLost, self.service.log.newly_lost());
             self.service.counters.publish();
             self.service.counters.set_gauges(self.gauges);
         }
-        self.service.log.flush();
+        self.service.log.flush(self.service.clock.now);
         Ok(())
     }
 
