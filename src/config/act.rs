@@ -82,7 +82,8 @@ fn read_alias(table: &Table<'_>, item: &Item<'_>, patterns: &Patterns<'_>, shown
 
 /// Why a path says nothing that could be looked up beneath an alias.
 fn no_prefix(path: &str) -> Option<(String, String)> {
-    let (before, behind) = path.split_once('*')?;
+    // What the last star stands for is looked up; others before it are captures.
+    let (before, behind) = path.rsplit_once('*')?;
     if behind.is_empty() && before.ends_with('/') {
         return None;
     }
@@ -98,10 +99,7 @@ fn no_prefix(path: &str) -> Option<(String, String)> {
         "{} with \"alias\" does not say what is looked up beneath the directory",
         quoted(path)
     );
-    Some((
-        what,
-        "expected an exact path, or one with its only \"*\" at its end behind \"/\"".to_owned(),
-    ))
+    Some((what, "expected an exact path, or one that ends in \"/*\"".to_owned()))
 }
 
 fn read_directory(item: &Item<'_>, patterns: &Patterns<'_>, shown: &mut Shown, faults: &mut Faults<'_>) -> Option<Directory> {
@@ -241,7 +239,7 @@ mod tests {
         };
         assert_eq!(act("root = \"/usr/share/\""), Act::Root(plain("/usr/share")));
         assert_eq!(act("root = \"a{{b}}\""), Act::Root(plain("/etc/anchorite/a{b}")));
-        for path in ["/x/*", "/x", "/x/", "/*"] {
+        for path in ["/x/*", "/x", "/x/", "/*", "/x/*/y/*"] {
             assert_eq!(act(&format!("path = \"{path}\"\nalias = \"/usr/x\"")), Act::Alias(plain("/usr/x")));
         }
         let to = literal("https://example.org/");
@@ -284,7 +282,7 @@ mod tests {
     #[test]
     fn an_alias_needs_a_path_that_cannot_climb_out() {
         let unclear = "with \"alias\" does not say what is looked up beneath the directory, \
-                       expected an exact path, or one with its only \"*\" at its end behind \"/\"";
+                       expected an exact path, or one that ends in \"/*\"";
         for (path, said_of_it) in [
             (
                 "/alias*",
@@ -292,7 +290,11 @@ mod tests {
             ),
             ("*.png", format!("\"*.png\" {unclear}")),
             ("*", format!("\"*\" {unclear}")),
-            ("/a/*/b/*", format!("\"/a/*/b/*\" {unclear}")),
+            ("/a/*/b", format!("\"/a/*/b\" {unclear}")),
+            (
+                "/a/*/b*",
+                "\"/a/*/b*\" with \"alias\" would also answer \"/a/*/b../\", outside of the directory, expected \"/a/*/b/*\"".to_owned(),
+            ),
         ] {
             assert_eq!(
                 said(&format!("path = [\"/x/*\", \"{path}\"]\nalias = \"/usr/a\"")),

@@ -360,7 +360,7 @@ mod tests {
         ]);
         let told = files.told();
         assert_eq!(told.len(), 1);
-        assert!(told[0].contains("would be served with the configuration"), "{told:?}");
+        assert!(told[0].contains("would be shown to the workers with the configuration"), "{told:?}");
     }
 
     #[test]

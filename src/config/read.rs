@@ -145,7 +145,7 @@ pub(super) fn with_a_site(text: &str) -> Config {
 pub(super) mod tests {
     use super::*;
 
-    use super::super::{Site, known_keys};
+    use super::super::{Site, dump, known_keys};
 
     /// Every key, each with a value that is not the default.
     pub(in crate::config) const WHOLE: &str = r##"# é
@@ -423,8 +423,13 @@ respond = "health"
         let mut state = 0x9e37_79b9_7f4a_7c15;
         for _ in 0..1_500 {
             let text = damaged(&mut state);
-            let Err(diagnostics) = parse(&text, Path::new("/f")) else {
-                continue;
+            let diagnostics = match parse(&text, Path::new("/f")) {
+                Err(diagnostics) => diagnostics,
+                Ok(config) => {
+                    let again = parse(&dump(&config), Path::new("/f")).unwrap_or_else(|faults| panic!("{faults} in the dump of {text:?}"));
+                    assert_eq!(dump(&again), dump(&config), "{text:?}");
+                    continue;
+                }
             };
             assert!(!diagnostics.list.is_empty(), "{text:?}");
             assert!(!diagnostics.to_string().contains(|c: char| c.is_control() && c != '\n'), "{text:?}");

@@ -61,7 +61,7 @@ fn check_location(to: &Template, of_regex: bool) -> Result<(), (&'static str, &'
 /// What stands between `://` and the path. "https://example.org{1}" with ".example.net" for the star is another host.
 fn check_authority(first: &str, rest: &[Part], of_regex: bool) -> Result<(), (&'static str, &'static str)> {
     let ends = |text: &str| text.contains(['/', '?', '#']);
-    if first.is_empty() && rest.is_empty() || first.starts_with(['/', '?', '#']) {
+    if first.is_empty() && matches!(rest.first(), None | Some(Part::Query)) || first.starts_with(['/', '?', '#']) {
         return Err(("has no host", "expected one behind \"://\""));
     }
     if ends(first) {
@@ -135,6 +135,7 @@ mod tests {
             ("https://", host),
             ("https:///a", host),
             ("{scheme}://", host),
+            ("https://?a", host),
             ("https://example.org{1}", chosen),
             ("https://{1}/", chosen),
             ("https://{path}", chosen),

@@ -263,7 +263,7 @@ fn header_pairs<'d>(table: &Table<'d>, key: &'static str, expected: &str, faults
 
 /// Headers that say where a message ends or belong to one connection (RFC 9110, section 7.6.1; RFC 9112, section 6), or that the server alone
 /// knows the value of.
-const OWN_HEADERS: [(&str, &str); 12] = [
+const OWN_HEADERS: [(&str, &str); 11] = [
     ("connection", HOP_BY_HOP),
     ("keep-alive", HOP_BY_HOP),
     ("proxy-connection", HOP_BY_HOP),
@@ -274,7 +274,6 @@ const OWN_HEADERS: [(&str, &str); 12] = [
     ("content-length", FRAMING),
     ("content-range", FRAMING),
     ("date", "the server always sends its own time"),
-    ("location", "expected \"redirect\""),
     ("server", "it is \"server_header\" in [server]"),
 ];
 const HOP_BY_HOP: &str = "it belongs to the connection and not to the response";

@@ -56,11 +56,14 @@ pub(super) fn with_defaults(root: PathBuf) -> Site {
 
 fn read_root(table: &Table<'_>, site: &mut Site, shown: &mut Shown, faults: &mut Faults<'_>) {
     let Some(item) = table.item("root", faults) else {
-        faults.report_missing(
-            table.at.clone(),
-            "this site has no \"root\"",
-            "expected the directory to serve, such as root = \"/var/www/html\"",
-        );
+        let help = match table.inside("rule", "root") {
+            Some(place) => format!(
+                "the one at {} stands behind [[site.rule]] and belongs to that rule",
+                faults.place_name(place)
+            ),
+            None => "expected the directory to serve, such as root = \"/var/www/html\"".to_owned(),
+        };
+        faults.report_missing(table.at.clone(), "this site has no \"root\"", help);
         return;
     };
     let read = item
@@ -439,6 +442,12 @@ mod tests {
         assert_eq!(
             told("[[site]]\nname = \"a\"\n"),
             ["1:1: this site has no \"root\", expected the directory to serve, such as root = \"/var/www/html\""]
+        );
+        assert_eq!(
+            told("[[site]]\n[[site.rule]]\n[[site.rule]]\npath = \"/x\"\nroot = \"/a\"\n"),
+            [
+                "1:1: this site has no \"root\", the one at /etc/anchorite/anchorite.toml:5:1 stands behind [[site.rule]] and belongs to that rule"
+            ]
         );
         for text in ["", "# nothing\n", "[server]\n", "site = []\n"] {
             assert_eq!(
