@@ -2,7 +2,7 @@
 //!
 //! The parent encodes a slice into a sealed memory file that the role inherits; the role decodes it before it is confined.
 
-use super::{Config, Level, Limits, LogFormat, LogNumbers, Site};
+use super::{Config, Level, Limits, Listen, LogFormat, LogNumbers, Site};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -13,6 +13,10 @@ pub struct WorkerSlice {
     pub sites: Vec<Site>,
     pub limits: Limits,
     pub server_header: String,
+    /// Addresses of the sites that have none of their own.
+    pub listen: Vec<Listen>,
+    /// Extension and type, before the built-in table.
+    pub mime: Vec<(String, String)>,
     pub level: Level,
     pub format: LogFormat,
     /// Where access lines go.
@@ -40,6 +44,8 @@ impl Config {
             sites: self.sites.clone(),
             limits: self.limits.clone(),
             server_header: self.server.server_header.clone(),
+            listen: self.server.listen.clone(),
+            mime: self.mime.clone(),
             level: self.log.level,
             format: self.log.format.clone(),
             logs,

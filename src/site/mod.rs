@@ -79,6 +79,11 @@ impl Sites {
         }
     }
 
+    /// Whether sites differ by the address that a connection was made to.
+    pub fn has_doors(&self) -> bool {
+        self.doors.len() > 1
+    }
+
     /// The door of a connection that was made to an address of this machine.
     pub fn door(&self, local: &Listen) -> Door {
         let mut narrowest: Option<(usize, &Listen)> = None;

@@ -10,7 +10,7 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileTypeExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Opens a TCP listener; an IPv6 wildcard address also takes IPv4.
 ///
@@ -149,6 +149,15 @@ pub fn syslog() -> io::Result<(OwnedFd, bool)> {
     let socket = socket::socket(socket::AddressFamily::Unix, socket::SockType::Datagram, flags, None)?;
     let connected = socket::connect(socket.as_raw_fd(), &UnixAddr::new(SYSLOG)?);
     Ok((socket, connected.is_ok()))
+}
+
+/// The path of a unix listener.
+///
+/// # Errors
+/// The errno of getsockname(2).
+pub fn local_path(listener: &OwnedFd) -> io::Result<PathBuf> {
+    let address: UnixAddr = socket::getsockname(listener.as_raw_fd())?;
+    address.path().map(Path::to_owned).ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
 /// Whether a socket still listens. A hijacked worker can turn a listener into a socket that dials (`shutdown(SHUT_RD)`);

@@ -1,22 +1,24 @@
 //! The worker's loop: waits, accepts, drives connections, keeps their deadlines, obeys the parent.
 
-use super::answer::Service;
+use super::answer::{Service, Visit};
 use super::connection::{Connection, Fate, millis};
 use super::counters::Counters;
 use super::files::Files;
 use super::log::Log;
 use super::timer::Wheel;
-use crate::config::{Level, WorkerSlice};
+use crate::config::{Level, Listen, WorkerSlice};
 use crate::ipc::birth::{self, Born};
 use crate::ipc::counters::{Counter, Gauge};
 use crate::ipc::messages::{ToParent, ToWorker};
 use crate::ipc::{Channel, Received};
+use crate::site::Door;
 use crate::sys::confine::Confined;
 use crate::sys::epoll::{Interest, Poller};
 use crate::sys::socket;
 use slab::Slab;
 use std::collections::VecDeque;
 use std::io;
+use std::net::IpAddr;
 use std::os::fd::{AsFd, OwnedFd};
 
 /// The worker, which exists only confined.
@@ -26,6 +28,8 @@ struct Worker {
     poller: Poller,
     service: Service,
     listeners: Vec<OwnedFd>,
+    /// What is known of connections by the listener they come from.
+    gates: Vec<Gate>,
     /// Whether the listeners are waited for; not at the connection limit, nor without descriptors.
     accepting: bool,
     /// When to try to accept again.
@@ -33,6 +37,8 @@ struct Worker {
     connections: Slab<Connection>,
     connections_max: usize,
     serial: u32,
+    /// What the parent knows this process by.
+    number: u16,
     wheel: Wheel,
     /// Connections whose plan asks something of the disk, and those that have more to do.
     asking: VecDeque<u64>,
@@ -84,11 +90,13 @@ impl Worker {
             poller,
             service,
             listeners: Vec::new(),
+            gates: Vec::new(),
             accepting: false,
             accept_again: None,
             connections: Slab::new(),
             connections_max,
             serial: 0,
+            number: born.cell.number,
             asking: VecDeque::new(),
             again: VecDeque::new(),
             buffer: vec![0; BUFFER],
@@ -160,6 +168,7 @@ impl Worker {
     fn obey(&mut self) -> io::Result<bool> {
         match self.parent.receive_from_parent() {
             Received::Message(ToWorker::Listen { .. }, listeners) if self.listeners.is_empty() => {
+                self.gates = listeners.iter().map(|listener| self.gate(listener)).collect();
                 self.listeners = listeners;
                 self.start_accepting()?;
                 self.service.check_roots();
@@ -222,20 +231,51 @@ impl Worker {
         }
     }
 
+    /// What is known of every connection that comes from a listener.
+    fn gate(&self, listener: &OwnedFd) -> Gate {
+        match socket::local_address(listener) {
+            Ok(address) => Gate {
+                door: self.service.door(&Listen::Tcp(address)),
+                port: address.port(),
+                ask: address.ip().is_unspecified() && self.service.has_doors(),
+            },
+            Err(_) => Gate {
+                door: self.service.door(&Listen::Unix(socket::local_path(listener).unwrap_or_default())),
+                port: 0,
+                ask: false,
+            },
+        }
+    }
+
+    /// What is known of the requests of a new connection.
+    fn visit(&self, connection: &OwnedFd, client: IpAddr, gate: Gate) -> Visit {
+        // Sites may answer at one address of many that a listener takes: then each connection is asked for its own.
+        let asked = if gate.ask { socket::local_address(connection).ok() } else { None };
+        Visit {
+            client,
+            door: asked.map_or(gate.door, |address| self.service.door(&Listen::Tcp(address))),
+            port: gate.port,
+            id: u64::from(self.number) << 48 | u64::from(self.serial) << 16,
+            began: self.service.clock.now,
+        }
+    }
+
     /// Accepts one connection: another worker gets the next, so that the load spreads.
     fn accept(&mut self, token: u64) {
         if self.connections.len() >= self.connections_max && !self.make_room() {
             self.pause_accepting();
             return;
         }
-        let Some(listener) = usize::try_from(token - PARENT - 1).ok().and_then(|index| self.listeners.get(index)) else {
+        let index = usize::try_from(token - PARENT - 1).unwrap_or(usize::MAX);
+        let (Some(listener), Some(gate)) = (self.listeners.get(index), self.gates.get(index).copied()) else {
             return;
         };
         match socket::accept(listener.as_fd()) {
             Ok((connection, client)) => {
                 self.serial = self.serial.wrapping_add(1);
                 let deadline = self.service.clock.now + millis(self.service.limits.header_timeout);
-                let index = self.connections.insert(Connection::new(connection, client, self.serial, deadline));
+                let visit = self.visit(&connection, client, gate);
+                let index = self.connections.insert(Connection::new(connection, visit, self.serial, deadline));
                 self.gauges[Gauge::Reading as usize] += 1;
                 self.service.counters.count(Counter::Accepted, 1);
                 self.drive(pack(index, self.serial));
@@ -381,6 +421,15 @@ impl Worker {
             self.accept_again = Some(self.service.clock.now);
         }
     }
+}
+
+/// What is known of connections by the listener they come from.
+#[derive(Clone, Copy)]
+struct Gate {
+    door: Door,
+    port: u16,
+    /// Whether the address that a client came to says which sites answer.
+    ask: bool,
 }
 
 /// The connection that a token means, if it is still there.

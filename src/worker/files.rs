@@ -204,6 +204,15 @@ impl Files {
         format!("\"{}\"", lines::escaped(full.as_os_str().as_bytes()))
     }
 
+    /// The last segment of what a question names: what its type follows from.
+    pub(super) fn file_name(&self, lookup: Lookup<'_>) -> Vec<u8> {
+        if !lookup.path.is_empty() {
+            return lookup.path.to_vec();
+        }
+        let base = self.names.get(lookup.root.0).and_then(|path| path.file_name());
+        base.map_or_else(Vec::new, |name| name.as_encoded_bytes().to_vec())
+    }
+
     /// The entries of a directory.
     ///
     /// # Errors

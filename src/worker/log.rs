@@ -6,10 +6,15 @@
 use crate::config::{Level, LogFormat, LogNumbers, Site, WorkerSlice};
 use crate::ipc::Channel;
 use crate::ipc::lines::{self, Batch, LINE_MAX, PACKET_MAX};
+use crate::proto::head::Request;
+use crate::proto::target::{self, Path};
+use crate::site::facts::{Fields, Scheme};
+use crate::site::log_format;
 use crate::sys::panic;
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd};
+use std::time::Duration;
 
 /// What an access line says of one exchange. Never what a client proves itself with: neither `Authorization` nor `Cookie` gets here.
 pub(super) struct Exchange<'a> {
@@ -21,8 +26,20 @@ pub(super) struct Exchange<'a> {
     pub(super) status: u16,
     /// Bytes of the body that were sent.
     pub(super) bytes: u64,
-    pub(super) referer: Option<&'a [u8]>,
-    pub(super) user_agent: Option<&'a [u8]>,
+    /// The request, where there was one.
+    pub(super) request: Option<&'a Request<'a, 'a>>,
+    pub(super) unix: i64,
+    /// From the first byte of the head to the last of the response, in milliseconds.
+    pub(super) duration: u64,
+    pub(super) request_id: &'a [u8],
+    /// Port of the listener; 0 for one that has none.
+    pub(super) port: u16,
+}
+
+impl Exchange<'_> {
+    fn field(&self, name: &str) -> &[u8] {
+        self.request.and_then(|request| request.field(name)).unwrap_or(b"-")
+    }
 }
 
 /// The worker's end of the log.
@@ -95,7 +112,11 @@ impl Log {
                 line.push(b' ');
                 write_combined(exchange, line);
             }
-            LogFormat::Combined | LogFormat::Json | LogFormat::Template(_) => write_combined(exchange, line),
+            LogFormat::Combined => write_combined(exchange, line),
+            LogFormat::Json | LogFormat::Template(_) => {
+                let name = exchange.site.and_then(|site| names.get(site)).map_or("", String::as_str);
+                write_formatted(format, exchange, name, line);
+            }
         });
         if self.batch.len() >= BATCH {
             self.flush(now);
@@ -191,10 +212,62 @@ fn write_common(exchange: &Exchange<'_>, line: &mut Vec<u8>) {
 /// The combined format, foreign bytes escaped.
 fn write_combined(exchange: &Exchange<'_>, line: &mut Vec<u8>) {
     write_common(exchange, line);
-    for value in [exchange.referer, exchange.user_agent] {
+    for value in [exchange.field("referer"), exchange.field("user-agent")] {
         line.extend_from_slice(b" \"");
-        field(value.unwrap_or(b"-"), line);
+        field(value, line);
         line.push(b'"');
+    }
+}
+
+/// Appends one line in JSON or by a template.
+fn write_formatted(format: &LogFormat, exchange: &Exchange<'_>, name: &str, line: &mut Vec<u8>) {
+    let start = line.len();
+    let (request, mut path) = (exchange.request, Path::default());
+    let raw_path = request.map_or(b"".as_slice(), |request| request.path);
+    let decoded = target::parse_into(raw_path, &mut path).map_or(b"".as_slice(), |()| path.bytes());
+    let whole = log_format::Exchange {
+        client: exchange.client,
+        user: b"",
+        time: exchange.time,
+        unix: exchange.unix,
+        request_line: exchange.request_line,
+        method: request.map_or(b"", |request| request.method_name),
+        raw_path,
+        path: decoded,
+        query: request.and_then(|request| request.query),
+        host: request.and_then(|request| request.host).unwrap_or(name.as_bytes()),
+        port: exchange.port,
+        scheme: Scheme::Http,
+        status: exchange.status,
+        bytes: exchange.bytes,
+        duration: Duration::from_millis(exchange.duration),
+        request_id: exchange.request_id,
+        tls_version: "",
+        tls_sni: "",
+        fields: request.map_or(&NoFields, |request| request),
+    };
+    // A template may name any number of fields: shorter ones are tried until the whole keeps within a line.
+    for cap in [FIELD_MAX, 300, 60] {
+        line.truncate(start);
+        log_format::render(format, &whole, cap, line);
+        if line.len() - start <= LINE_MAX {
+            return;
+        }
+    }
+    lines::cut(line, start);
+    line.push(b'\n');
+}
+
+/// The fields of what was no request.
+struct NoFields;
+
+impl Fields for NoFields {
+    fn any(&self, _: &str, _: &mut dyn FnMut(&[u8]) -> bool) -> bool {
+        false
+    }
+
+    fn first(&self, _: &str) -> Option<&[u8]> {
+        None
     }
 }
 
@@ -258,6 +331,18 @@ mod tests {
     use crate::ipc::lines::Lines;
     use std::path::Path;
 
+    /// A request of this agent, for the life of the test.
+    fn request(agent: &[u8]) -> &'static Request<'static, 'static> {
+        let head: &'static [u8] = Vec::leak([b"GET / HTTP/1.1\r\nHost: a\r\nUser-Agent: ", agent, b"\r\n\r\n"].concat());
+        let space = Box::leak(Box::new(crate::proto::head::field_space()));
+        let limits = crate::proto::head::HeadLimits {
+            request_line: 1 << 20,
+            header_bytes: 1 << 20,
+            header_count: 9,
+        };
+        Box::leak(Box::new(crate::proto::head::parse(head, space, &limits).unwrap()))
+    }
+
     fn exchange<'a>(site: Option<usize>, request_line: &'a [u8], agent: &'a [u8]) -> Exchange<'a> {
         Exchange {
             site,
@@ -266,8 +351,11 @@ mod tests {
             request_line,
             status: 200,
             bytes: u64::MAX,
-            referer: None,
-            user_agent: Some(agent),
+            request: Some(request(agent)),
+            unix: 0,
+            duration: 0,
+            request_id: b"",
+            port: 80,
         }
     }
 
