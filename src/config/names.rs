@@ -84,7 +84,6 @@ pub(super) const SITE: Names = Names {
         "http2",
         "compress",
         "error_pages",
-        "access_log",
         "rule",
         "min_version",
         "key_isolation",

@@ -199,6 +199,7 @@ listing = true
 hidden = [".*", "#*#"]
 symlinks = "inside"
 charset = "iso-8859-1"
+access_log = "off"
 "##;
 
     #[test]
