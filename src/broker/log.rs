@@ -20,6 +20,7 @@ use std::io;
 /// Runs the role until the parent stops it; the exit status.
 pub fn run() -> u8 {
     let born = match birth::begin::<LogSlice>(Role::Log) {
+        Ok(born) if born.cell.proof => return birth::prove(&born),
         Ok(born) => born,
         Err(status) => return status,
     };
@@ -156,6 +157,12 @@ impl Log {
                 }
                 Received::Message(ToLog::Stop, _) => self.stopping = true,
                 Received::Nothing => return Ok(true),
+                // Told to stop, it outlives the parent's end, as when the program is replaced: the channels still hold lines. Should
+                // the parent really have died, the kernel ends this process.
+                Received::Ended if self.stopping => {
+                    self.born.poller.remove(&self.born.parent)?;
+                    return Ok(true);
+                }
                 Received::Ended => return Ok(false),
                 // The parent is trusted; if it is not what it was, this process must not go on.
                 Received::Malformed => return Err(io::ErrorKind::InvalidData.into()),

@@ -6,6 +6,7 @@
 
 mod audit;
 mod check;
+mod client;
 mod policy;
 mod run;
 mod serve;
@@ -37,11 +38,17 @@ enum Command {
     Run {
         #[command(flatten)]
         configuration: Configuration,
+        /// What the program before left, when it was replaced
+        #[arg(long, hide = true, value_name = "DESCRIPTOR")]
+        resume: Option<i32>,
     },
     /// Reads the configuration as `run` would and reports every fault
     Check {
         #[command(flatten)]
         configuration: Configuration,
+        /// Prints the effective configuration, defaults filled in
+        #[arg(long)]
+        dump: bool,
     },
     /// Compares every running process of the service with the policy of its role
     Audit {
@@ -77,8 +84,8 @@ pub fn main() -> u8 {
     };
     match arguments.command {
         Command::Serve { directory, listen } => serve::main(&directory, listen),
-        Command::Run { configuration } => run::main(&configuration.file),
-        Command::Check { configuration } => check::main(&configuration.file),
+        Command::Run { configuration, resume } => run::main(&configuration.file, resume),
+        Command::Check { configuration, dump } => check::main(&configuration.file, dump),
         Command::Audit { json } => audit::main(json),
         Command::Policy { role } => policy::main(role.as_deref()),
     }

@@ -2,15 +2,16 @@
 
 use super::diagnostic::{Faults, quoted};
 use super::document::{Item, Table, Text};
-use super::{Level, Log, LogFormat, LogTarget, paths};
+use super::template::{self, Captures, Purpose};
+use super::{Level, Log, LogFormat, LogTarget, names, paths};
 use std::path::Path;
 
-pub(super) fn read(table: &Table<'_>, base: &Path, faults: &mut Faults<'_>) -> Log {
+pub(super) fn read(table: &Table<'_>, faults: &mut Faults<'_>) -> Log {
     let mut log = default();
-    if let Some(text) = table.item("access").and_then(|item| item.text(ACCESS_EXPECTED, faults)) {
-        log.access = read_target(&text, base, ACCESS_EXPECTED, faults).unwrap_or(log.access);
+    if let Some(text) = table.item("access", faults).and_then(|item| item.text(ACCESS_EXPECTED, faults)) {
+        log.access = read_target(&text, ACCESS_EXPECTED, faults).unwrap_or(log.access);
     }
-    if let Some(text) = table.item("error").and_then(|item| item.text(ERROR_EXPECTED, faults)) {
+    if let Some(text) = table.item("error", faults).and_then(|item| item.text(ERROR_EXPECTED, faults)) {
         if text.value == "off" {
             faults.report(
                 text.at.clone(),
@@ -18,13 +19,13 @@ pub(super) fn read(table: &Table<'_>, base: &Path, faults: &mut Faults<'_>) -> L
                 format!("expected {ERROR_EXPECTED}"),
             );
         } else {
-            log.error = read_target(&text, base, ERROR_EXPECTED, faults).unwrap_or(log.error);
+            log.error = read_target(&text, ERROR_EXPECTED, faults).unwrap_or(log.error);
         }
     }
-    if let Some(level) = table.item("level").and_then(|item| item.choice(&LEVELS, faults)) {
+    if let Some(level) = table.item("level", faults).and_then(|item| item.choice(&LEVELS, faults)) {
         log.level = level;
     }
-    if let Some(item) = table.item("format") {
+    if let Some(item) = table.item("format", faults) {
         log.format = read_format(&item, faults).unwrap_or(log.format);
     }
     log
@@ -41,15 +42,15 @@ pub(super) fn default() -> Log {
 }
 
 /// `access_log` of a site; `None`: the site has none of its own.
-pub(super) fn read_access_log(item: &Item<'_>, base: &Path, faults: &mut Faults<'_>) -> Option<LogTarget> {
+pub(super) fn read_access_log(item: &Item<'_>, faults: &mut Faults<'_>) -> Option<LogTarget> {
     let text = item.text(ACCESS_EXPECTED, faults)?;
     if text.value.is_empty() {
         return None;
     }
-    read_target(&text, base, ACCESS_EXPECTED, faults)
+    read_target(&text, ACCESS_EXPECTED, faults)
 }
 
-fn read_target(text: &Text<'_>, base: &Path, expected: &str, faults: &mut Faults<'_>) -> Option<LogTarget> {
+fn read_target(text: &Text<'_>, expected: &str, faults: &mut Faults<'_>) -> Option<LogTarget> {
     match text.value {
         "stderr" => Some(LogTarget::Stderr),
         "off" => Some(LogTarget::Off),
@@ -71,33 +72,40 @@ fn read_target(text: &Text<'_>, base: &Path, expected: &str, faults: &mut Faults
             );
             None
         }
-        _ => paths::directory(text, base, faults).map(LogTarget::File),
+        _ => paths::directory(text, faults).map(LogTarget::File),
     }
 }
 
+/// A name, or a template, which has at least one variable: a line that is always the same is a mistyped name.
 fn read_format(item: &Item<'_>, faults: &mut Faults<'_>) -> Option<LogFormat> {
     let text = item.text(FORMAT_EXPECTED, faults)?;
+    if text.value.contains(['{', '}']) {
+        let captures = Captures {
+            count: 0,
+            source: "a log line has no captures".to_owned(),
+        };
+        return template::read(&text, Purpose::LogLine, &captures, faults).map(LogFormat::Template);
+    }
     if let Some((_, format)) = FORMATS.iter().find(|(name, _)| *name == text.value) {
         return Some(format.clone());
     }
-    item.report(
-        format!("\"format\" in [log] is {}", quoted(text.value)),
-        format!("expected {FORMAT_EXPECTED}"),
-        faults,
-    );
+    let help = match names::nearest(text.value, FORMATS.iter().map(|(name, _)| *name)) {
+        Some(name) => format!("did you mean {name:?}?"),
+        None => format!("expected {FORMAT_EXPECTED}"),
+    };
+    item.report(format!("\"format\" in [log] is {}", quoted(text.value)), help, faults);
     None
 }
 
-const FORMATS: [(&str, LogFormat); 4] = [
+pub(super) const FORMATS: [(&str, LogFormat); 4] = [
     ("common", LogFormat::Common),
     ("combined", LogFormat::Combined),
     ("vhost_combined", LogFormat::VhostCombined),
     ("json", LogFormat::Json),
 ];
-const FORMAT_EXPECTED: &str = "\"common\", \"combined\", \"vhost_combined\" or \"json\"";
-
+const FORMAT_EXPECTED: &str = "\"common\", \"combined\", \"vhost_combined\", \"json\" or a template such as \"{client} {status} {uri}\"";
 const LOG_DIRECTORY: &str = "/var/log/anchorite";
-const LEVELS: [(&str, Level); 5] = [
+pub(super) const LEVELS: [(&str, Level); 5] = [
     ("error", Level::Error),
     ("warning", Level::Warning),
     ("notice", Level::Notice),
@@ -126,7 +134,7 @@ mod tests {
         let log = with_a_site("").log;
         assert_eq!(log.access, file("/var/log/anchorite/access.log"));
         assert_eq!(log.error, file("/var/log/anchorite/error.log"));
-        assert_eq!(log.level, Level::Notice);
+        assert_eq!((log.format.clone(), log.level), (LogFormat::Combined, Level::Notice));
         assert_eq!(with_a_site("[log]\nformat = \"combined\"").log, log);
     }
 
@@ -191,13 +199,38 @@ mod tests {
             said("level = 3"),
             ["2:9: \"level\" in [log] is an integer, expected \"error\", \"warning\", \"notice\", \"info\" or \"debug\""]
         );
+        let expected = "expected \"common\", \"combined\", \"vhost_combined\", \"json\" or a template such as \"{client} {status} {uri}\"";
+        for (line, said_of_it) in [
+            ("format = 1", format!("2:10: \"format\" in [log] is an integer, {expected}")),
+            ("format = \"\"", format!("2:10: \"format\" in [log] is \"\", {expected}")),
+            (
+                "format = \"%h %l %u\"",
+                format!("2:10: \"format\" in [log] is \"%h %l %u\", {expected}"),
+            ),
+            (
+                "format = \"comon\"",
+                "2:10: \"format\" in [log] is \"comon\", did you mean \"common\"?".to_owned(),
+            ),
+            (
+                "format = \"{client} {uir}\"",
+                "2:20: unknown variable \"{uir}\", did you mean \"{uri}\"?".to_owned(),
+            ),
+            (
+                "format = \"{1}\"",
+                "2:11: \"{1}\" stands for nothing, a log line has no captures".to_owned(),
+            ),
+        ] {
+            assert_eq!(said(line), [said_of_it]);
+        }
+    }
+
+    #[test]
+    fn formats_are_read() {
         for (name, format) in FORMATS {
             assert_eq!(with_a_site(&format!("[log]\nformat = {name:?}")).log.format, format);
         }
-        assert_eq!(
-            said("format = \"comon\""),
-            [format!("2:10: \"format\" in [log] is \"comon\", expected {FORMAT_EXPECTED}")]
-        );
+        let format = with_a_site("[log]\nformat = \"{client} {header.Referer}\"").log.format;
+        assert!(matches!(format, LogFormat::Template(template) if template.to_string() == "{client} {header.referer}"));
         assert_eq!(with_a_site("[log]\naccess = \"syslog\"").log.access, LogTarget::Syslog);
     }
 }

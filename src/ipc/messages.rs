@@ -2,6 +2,7 @@
 //!
 //! The first byte is the tag; integers are little-endian; a packet of any other length than its tag has is malformed.
 
+use super::counters::Totals;
 use super::lines;
 use crate::config::Level;
 
@@ -24,6 +25,10 @@ pub enum ToWorker {
     Listen { count: u8 },
     /// A new channel to `log`, which was replaced.
     Log,
+    /// Report the counters.
+    Report,
+    /// The worker of this number has died.
+    Gone { worker: u16 },
     /// Accept no more; finish what runs within this time, then exit. Without `idle`, connections that wait for a next request
     /// may still send it, and are closed behind its response: a newer generation serves, and no client should see a reset.
     Stop { grace_ms: u32, idle: bool },
@@ -54,6 +59,10 @@ pub enum ToParent {
     Ready { missing: u8 },
     /// Only from a process that proves the sandbox: whether an attempt to get out worked, and which; `missing` as in `Ready`.
     Proved { missing: u8, escape: Option<u8> },
+    /// Only from a worker that was asked: what all workers count.
+    Counters(Totals),
+    /// Only from a worker that proves the sandbox: the directory of this number cannot be looked into.
+    Unusable { directory: u16, errno: i32 },
     /// Only from `log`: a worker sent something malformed.
     Malformed { worker: u16 },
     /// Only from `log`: lines that could not be written since the last such message, the last of them to `file` for the reason
@@ -70,6 +79,11 @@ impl Message for ToWorker {
         match self {
             ToWorker::Listen { count } => packet.extend([1, *count]),
             ToWorker::Log => packet.push(2),
+            ToWorker::Report => packet.push(4),
+            ToWorker::Gone { worker } => {
+                packet.push(5);
+                packet.extend(worker.to_le_bytes());
+            }
             ToWorker::Stop { grace_ms, idle } => {
                 packet.extend([3, u8::from(*idle)]);
                 packet.extend(grace_ms.to_le_bytes());
@@ -81,6 +95,10 @@ impl Message for ToWorker {
         match *packet {
             [1, count] if count > 0 => Some(ToWorker::Listen { count }),
             [2] => Some(ToWorker::Log),
+            [4] => Some(ToWorker::Report),
+            [5, a, b] => Some(ToWorker::Gone {
+                worker: u16::from_le_bytes([a, b]),
+            }),
             [3, idle @ 0..=1, a, b, c, d] => Some(ToWorker::Stop {
                 grace_ms: u32::from_le_bytes([a, b, c, d]),
                 idle: idle == 1,
@@ -93,7 +111,7 @@ impl Message for ToWorker {
         match self {
             ToWorker::Listen { count } => usize::from(*count),
             ToWorker::Log => 1,
-            ToWorker::Stop { .. } => 0,
+            ToWorker::Report | ToWorker::Gone { .. } | ToWorker::Stop { .. } => 0,
         }
     }
 }
@@ -157,6 +175,11 @@ impl Message for ToParent {
         match self {
             ToParent::Ready { missing } => packet.extend([1, *missing]),
             ToParent::Proved { missing, escape } => packet.extend([2, *missing, escape.unwrap_or(NO_ESCAPE)]),
+            ToParent::Unusable { directory, errno } => {
+                packet.push(7);
+                packet.extend(directory.to_le_bytes());
+                packet.extend(errno.to_le_bytes());
+            }
             ToParent::Malformed { worker } => {
                 packet.push(3);
                 packet.extend(worker.to_le_bytes());
@@ -167,7 +190,15 @@ impl Message for ToParent {
                 packet.extend(file.to_le_bytes());
                 packet.extend(errno.to_le_bytes());
             }
-            ToParent::NoSyslog => packet.push(6),
+            ToParent::NoSyslog => packet.push(8),
+            ToParent::Counters(totals) => {
+                packet.push(6);
+                totals
+                    .counters
+                    .iter()
+                    .chain(&totals.gauges)
+                    .for_each(|value| packet.extend(value.to_le_bytes()));
+            }
             ToParent::Failed { why } => {
                 packet.push(5);
                 packet.extend(why.bytes().filter(|byte| is_printable(*byte)).take(WHY_MAX));
@@ -190,7 +221,12 @@ impl Message for ToParent {
                 file: u16::from_le_bytes([e, f]),
                 errno: u16::from_le_bytes([g, h]),
             }),
-            [6] => Some(ToParent::NoSyslog),
+            [8] => Some(ToParent::NoSyslog),
+            [7, a, b, c, d, e, f] => Some(ToParent::Unusable {
+                directory: u16::from_le_bytes([a, b]),
+                errno: i32::from_le_bytes([c, d, e, f]),
+            }),
+            [6, ref values @ ..] => decode_totals(values).map(ToParent::Counters),
             [5, ref why @ ..] if why.len() <= WHY_MAX && why.iter().all(|byte| is_printable(*byte)) => Some(ToParent::Failed {
                 why: why.iter().copied().map(char::from).collect(),
             }),
@@ -201,6 +237,18 @@ impl Message for ToParent {
     fn descriptors(&self) -> usize {
         0
     }
+}
+
+fn decode_totals(bytes: &[u8]) -> Option<Totals> {
+    let mut totals = Totals::default();
+    let (values, rest) = bytes.as_chunks::<8>();
+    if values.len() != totals.counters.len() + totals.gauges.len() || !rest.is_empty() {
+        return None;
+    }
+    for (total, value) in totals.counters.iter_mut().chain(&mut totals.gauges).zip(values) {
+        *total = u64::from_le_bytes(*value);
+    }
+    Some(totals)
 }
 
 fn is_printable(byte: u8) -> bool {
@@ -239,6 +287,8 @@ mod tests {
         round_trip(&[
             ToWorker::Listen { count: 3 },
             ToWorker::Log,
+            ToWorker::Report,
+            ToWorker::Gone { worker: 300 },
             ToWorker::Stop {
                 grace_ms: 70_000,
                 idle: true,

@@ -10,6 +10,7 @@
 pub mod birth;
 mod channel;
 pub mod control;
+pub mod counters;
 pub mod lines;
 pub mod messages;
 pub mod syslog;

@@ -19,6 +19,8 @@ use std::rc::Rc;
 pub(super) struct Source {
     /// `None`: `anchorite serve`, which has no file.
     pub(super) file: Option<PathBuf>,
+    /// Where the program lay when the service started: what USR2 runs.
+    pub(super) program: PathBuf,
     pub(super) identity: Identity,
     pub(super) fixed: Fixed,
     /// Directories by the names the configuration has for them, and what they were when they were shown.
@@ -87,7 +89,7 @@ pub(super) fn prepare(
     open: &[Rc<Listener>],
     logs: Option<(&Logs, &BTreeSet<u16>)>,
 ) -> Result<Prepared, String> {
-    let listeners = listen(&config.server.listen, open)?;
+    let listeners = listen(&config.addresses(), open)?;
     let (logs, numbers) = Logs::open(&config, identity, logs)?;
     let watched = config
         .sites

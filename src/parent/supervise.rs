@@ -9,6 +9,7 @@ use super::generation::{Generation, Phase};
 use super::logs::Logs;
 use super::reload::{Pending, Prepared, Source};
 use super::slot::Slot;
+use super::status::Asked;
 use crate::config::Level;
 use crate::ipc::control::Order;
 use crate::ipc::messages::{ToLog, ToParent, ToWorker};
@@ -22,9 +23,9 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 /// The parent once it serves.
 pub(super) struct Supervisor {
-    nursery: Nursery,
+    pub(super) nursery: Nursery,
+    pub(super) poller: Poller,
     signals: Signals,
-    poller: Poller,
     next_log_number: u16,
     stopping: Stopping,
     pub(super) source: Source,
@@ -34,6 +35,8 @@ pub(super) struct Supervisor {
     pub(super) generations: Vec<Generation>,
     pub(super) next_generation: u32,
     pub(super) pending: Option<Pending>,
+    /// Who waits for the counters.
+    pub(super) asked: Vec<Asked>,
     /// Processes that were replaced after they died, and log lines that were lost.
     pub(super) restarts: u32,
     pub(super) lost_lines: u64,
@@ -50,9 +53,9 @@ enum Stopping {
 
 /// Where a process stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Place {
-    generation: u32,
-    slot: u32,
+pub(super) struct Place {
+    pub(super) generation: u32,
+    pub(super) slot: u32,
 }
 
 impl Supervisor {
@@ -66,6 +69,7 @@ impl Supervisor {
         signals: Signals,
         control: Control,
         mut first: Prepared,
+        before: Option<(Vec<(Child, u16)>, u32)>,
     ) -> Result<Supervisor, String> {
         let poller = Poller::new().map_err(|fault| format!("epoll: {fault}"))?;
         let add = |fd: BorrowedFd<'_>, token| poller.add(fd, Interest::Input, token).map_err(|fault| format!("epoll: {fault}"));
@@ -86,9 +90,16 @@ impl Supervisor {
             generations: vec![log],
             next_generation: 1,
             pending: None,
+            asked: Vec::new(),
             restarts: 0,
             lost_lines: 0,
         };
+        if let Some((workers, generation)) = before {
+            supervisor.next_generation = generation;
+            supervisor
+                .adopt(workers, first.drain_ms)
+                .map_err(|fault| format!("epoll: {fault}"))?;
+        }
         let outcome = supervisor.start_first(first);
         if outcome.is_err() {
             supervisor.kill(|_| true);
@@ -124,6 +135,7 @@ impl Supervisor {
                 return 0;
             }
             self.watch();
+            self.answer_overdue(now);
             if let Err(why) = self.turn(self.next_moment(now)) {
                 self.logs.report.line(Level::Error, &why);
             }
@@ -163,6 +175,7 @@ impl Supervisor {
                 Arrived::Stop => self.stop(STOP_GRACE_MS),
                 Arrived::Drain => self.stop(self.current().map_or(STOP_GRACE_MS, |generation| generation.drain_ms)),
                 Arrived::Reload => self.reload(None),
+                Arrived::Upgrade => self.upgrade(),
                 Arrived::Reopen => drop(self.reopen()),
             }
         }
@@ -182,10 +195,7 @@ impl Supervisor {
                 // Answered by the end of the connection, when nothing of the service is left.
                 self.stop(self.current().map_or(STOP_GRACE_MS, |generation| generation.drain_ms));
             }
-            Some(Order::Status { json }) => {
-                let text = self.status(json);
-                self.control.answer(client, &Ok(text));
-            }
+            Some(Order::Status { json }) => self.ask_status(client, json),
         }
     }
 
@@ -207,7 +217,7 @@ impl Supervisor {
         };
         let child = self
             .nursery
-            .start(&generation.cells, slot.role, &slot.name(), false, worker_end.as_ref())?;
+            .start(&generation.cells, slot.role, &slot.name(), log_number, worker_end.as_ref())?;
         self.poller
             .add(&child.channel, Interest::Input, place.token())
             .map_err(|fault| format!("epoll: {fault}"))?;
@@ -271,10 +281,16 @@ impl Supervisor {
                 Ok(())
             }
             Received::Message(ToParent::NoSyslog, _) if role == Role::Log => self.give_syslog(),
+            Received::Message(ToParent::Counters(totals), _) if role == Role::Worker => {
+                self.answer_status(Some(&totals));
+                Ok(())
+            }
             Received::Message(
                 ToParent::Ready { .. }
+                | ToParent::Counters(_)
                 | ToParent::Failed { .. }
                 | ToParent::Proved { .. }
+                | ToParent::Unusable { .. }
                 | ToParent::Malformed { .. }
                 | ToParent::Lost { .. }
                 | ToParent::NoSyslog,
@@ -390,6 +406,8 @@ impl Supervisor {
         let (ours, theirs) = Channel::pair().map_err(|fault| format!("log channel: {fault}"))?;
         match child.channel.send(&ToWorker::Log, &[theirs.as_fd()]) {
             Ok(()) => slot.log_end = Some(ours),
+            // It has just ended; that is told elsewhere.
+            Err(fault) if fault.kind() == std::io::ErrorKind::BrokenPipe => {}
             Err(fault) => return self.condemn(place, &format!("does not take its messages: {fault}")),
         }
         Ok(())
@@ -437,6 +455,7 @@ impl Supervisor {
         let Some(slot) = self.slot_mut(place) else { return Ok(()) };
         let Some(child) = slot.child.take() else { return Ok(()) };
         slot.log_end = None;
+        let number = slot.log_number;
         // What it said before it died is worth more than how it died.
         let said = match child.channel.receive() {
             Received::Message(ToParent::Failed { why }, _) if child.state == State::Starting => Some(format!("did not start: {why}")),
@@ -450,6 +469,7 @@ impl Supervisor {
         let lived = now.saturating_sub(child.started_ms);
         let delay = replace.then(|| slot.next_delay(lived));
         slot.next_start = delay.map(|delay| now + delay);
+        self.ask_a_worker(&ToWorker::Gone { worker: number });
         if starting {
             return self.fail(place.generation, why);
         }
@@ -574,7 +594,22 @@ impl Supervisor {
         // What was told to end and has not yet is looked at again soon.
         let again = draining.chain(log).map(|deadline| deadline.max(now + KILL_AGAIN_MS));
         let watch = (self.stopping == Stopping::No).then_some(now + self.source.watch_ms());
-        starts.chain(stuck).chain(again).chain(watch).min().unwrap_or(u64::MAX)
+        let status = self.asked.first().map(|asked| asked.until);
+        starts
+            .chain(stuck)
+            .chain(again)
+            .chain(watch)
+            .chain(status)
+            .min()
+            .unwrap_or(u64::MAX)
+    }
+
+    /// Sends a message to one worker that serves, whichever takes it.
+    pub(super) fn ask_a_worker(&self, message: &ToWorker) {
+        let serving = self.slots().filter(|slot| slot.role == Role::Worker && slot.is_serving());
+        let _ = serving
+            .filter_map(|slot| slot.child.as_ref())
+            .any(|child| child.channel.send(message, &[]).is_ok());
     }
 
     pub(super) fn is_stopping(&self) -> bool {
@@ -637,7 +672,7 @@ impl Supervisor {
 }
 
 impl Place {
-    fn token(self) -> u64 {
+    pub(super) fn token(self) -> u64 {
         u64::from(self.generation) << 32 | u64::from(self.slot)
     }
 

@@ -76,25 +76,42 @@ pub fn local_address(listener: &OwnedFd) -> io::Result<SocketAddr> {
     Ok(SocketAddr::from(std::net::SocketAddrV6::from(*v6)))
 }
 
+/// Listens for clients at a path that everyone may connect to, in place of a socket that nobody listens at any more.
+///
+/// # Errors
+/// As [`listen_local`].
+pub fn listen_unix(path: &Path) -> io::Result<OwnedFd> {
+    let listener = bind_path(path, socket::SockType::Stream, 0o666)?;
+    socket::listen(&listener, socket::Backlog::new(BACKLOG)?)?;
+    Ok(listener)
+}
+
+/// Binds a socket to a path with a mode, in place of one that nobody listens at any more.
+fn bind_path(path: &Path, kind: socket::SockType, mode: u32) -> io::Result<OwnedFd> {
+    let address = UnixAddr::new(path)?;
+    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+    let listener = socket::socket(socket::AddressFamily::Unix, kind, flags, None)?;
+    if std::fs::symlink_metadata(path).is_ok_and(|metadata| metadata.file_type().is_socket()) {
+        let other = socket::socket(socket::AddressFamily::Unix, kind, SockFlag::SOCK_CLOEXEC, None)?;
+        if socket::connect(other.as_raw_fd(), &address).is_ok() {
+            return Err(Errno::EADDRINUSE.into());
+        }
+        std::fs::remove_file(path)?;
+    }
+    // No moment at which others could connect: the mode is there with the socket.
+    let mask = nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(!mode & 0o777));
+    let bound = socket::bind(listener.as_raw_fd(), &address);
+    nix::sys::stat::umask(mask);
+    bound?;
+    Ok(listener)
+}
+
 /// Listens for packets at a path that only the owner may connect to, in place of a socket that nobody listens at any more.
 ///
 /// # Errors
 /// `AddrInUse` where somebody listens; the errno of socket(2), bind(2), chmod(2) or listen(2).
 pub fn listen_local(path: &Path) -> io::Result<OwnedFd> {
-    let address = UnixAddr::new(path)?;
-    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
-    let listener = socket::socket(socket::AddressFamily::Unix, socket::SockType::SeqPacket, flags, None)?;
-    if std::fs::symlink_metadata(path).is_ok_and(|metadata| metadata.file_type().is_socket()) {
-        if connect_local(path).is_ok() {
-            return Err(io::ErrorKind::AddrInUse.into());
-        }
-        std::fs::remove_file(path)?;
-    }
-    // No moment at which others could connect: the mode is there with the socket.
-    let mask = nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o177));
-    let bound = socket::bind(listener.as_raw_fd(), &address);
-    nix::sys::stat::umask(mask);
-    bound?;
+    let listener = bind_path(path, socket::SockType::SeqPacket, 0o600)?;
     socket::listen(&listener, socket::Backlog::new(16)?)?;
     Ok(listener)
 }
@@ -312,6 +329,16 @@ pub fn inherited(number: RawFd) -> io::Result<OwnedFd> {
     // SAFETY: it is open, and by the start order of a role nothing else in this process owns it: each role takes each
     // number once, before it opens anything itself.
     Ok(unsafe { OwnedFd::from_raw_fd(number) })
+}
+
+/// A copy, closed on exec, of the descriptor of this number.
+///
+/// # Errors
+/// `EBADF` where there is none.
+pub fn copy_of(number: RawFd) -> io::Result<OwnedFd> {
+    // SAFETY: only copies whatever the number stands for; a closed one is an error, not undefined.
+    let borrowed = unsafe { BorrowedFd::borrow_raw(number) };
+    borrowed.try_clone_to_owned()
 }
 
 /// A copy of a descriptor that is closed on exec.

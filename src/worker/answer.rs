@@ -1,16 +1,19 @@
 //! The response to one request: from the parsed head through the plan to bytes, and a file where there is more to send.
 
 use super::clock::Clock;
+use super::counters::Counters;
 use super::files::{self, Content, Files, Served};
 use super::log::{Exchange, Log};
 use super::response::{self, Head, Persistence};
 use crate::config::{Level, Limits, WorkerSlice};
+use crate::ipc::counters::Counter;
 use crate::ipc::lines;
 use crate::proto::conditional::{self, Precondition, Validators};
 use crate::proto::head::{Framing, HeadLimits, Method, Request, Version};
 use crate::proto::range::{self, Range};
 use crate::proto::status::{Reject, Status};
 use crate::proto::target::{self, Path};
+use crate::site::facts::Facts;
 use crate::site::plan::{self, Outcome, Plan, Step};
 use crate::site::{Sites, error_page, listing, mime};
 use crate::sys::file::Opened;
@@ -26,6 +29,7 @@ pub(super) struct Service {
     pub(super) head_limits: HeadLimits,
     pub(super) clock: Clock,
     pub(super) log: Log,
+    pub(super) counters: Counters,
     /// Responses being made; emptied by whoever sends them.
     pub(super) out: Vec<u8>,
     /// Bytes that connections hold because their clients do not take them.
@@ -90,7 +94,7 @@ enum Body<'b> {
 }
 
 impl Service {
-    pub(super) fn new(slice: WorkerSlice, files: Files, log: Log, uid: u32) -> Service {
+    pub(super) fn new(slice: WorkerSlice, files: Files, log: Log, counters: Counters, uid: u32) -> Service {
         let WorkerSlice {
             sites,
             limits,
@@ -110,6 +114,7 @@ impl Service {
             head_limits,
             clock: Clock::new(),
             log,
+            counters,
             out: Vec::new(),
             held: 0,
             stopping: false,
@@ -146,6 +151,7 @@ impl Service {
         }
         // An encoded slash decodes to the same bytes as a path that may be known, and yet names no file.
         if matches!(request.method, Method::Get | Method::Head)
+            && !self.sites.compiled(site).has_rules()
             && self.path.names_file()
             && let Some(file) = self.files.fresh(site, self.path.bytes(), self.clock.now)
         {
@@ -153,9 +159,10 @@ impl Service {
             return self.file(incoming, &file);
         }
         let mut plan = Plan::default();
-        match plan.begin(self.sites.get(site), request.method, &self.path) {
+        let facts = Facts::of(request, &self.path, incoming.client);
+        match plan.begin(self.sites.compiled(site), &facts) {
             Step::Ask => Answered::Asks(plan),
-            Step::Done(outcome) => self.carry_out(incoming, site, &plan, outcome),
+            Step::Done(outcome) => self.carry_out(incoming, site, plan, outcome),
         }
     }
 
@@ -165,18 +172,20 @@ impl Service {
         if let Err(reject) = target::parse_into(incoming.request.path, &mut self.path) {
             return self.refuse(incoming, reject);
         }
-        let (answer, fault) = self.files.find(site, plan.lookup().path);
+        let (answer, fault) = self.files.find(plan.lookup());
         if let Some(fault) = fault {
             self.complain(incoming, site, &fault);
         }
-        match plan.resume(self.sites.get(site), answer) {
+        let facts = Facts::of(incoming.request, &self.path, incoming.client);
+        match plan.resume(self.sites.compiled(site), &facts, answer) {
             Step::Ask => Answered::Asks(plan),
-            Step::Done(outcome) => self.carry_out(incoming, site, &plan, outcome),
+            Step::Done(outcome) => self.carry_out(incoming, site, plan, outcome),
         }
     }
 
     /// Answers bytes that are no acceptable request; the connection ends.
     pub(super) fn reject(&mut self, client: IpAddr, reject: &Reject, line: &[u8]) {
+        self.counters.count(Counter::Refused, 1);
         self.log
             .error(Level::Info, &format!("client {client}: {} ({})", reject.status, reject.why));
         self.page.clear();
@@ -196,6 +205,7 @@ impl Service {
             referer: None,
             user_agent: None,
         };
+        self.counters.response(exchange.status, exchange.bytes);
         self.log.access(self.clock.now, &exchange);
     }
 
@@ -212,19 +222,25 @@ impl Service {
             referer: line.referer.as_deref(),
             user_agent: line.user_agent.as_deref(),
         };
+        self.counters.response(exchange.status, exchange.bytes);
         self.log.access(self.clock.now, &exchange);
     }
 
-    fn carry_out(&mut self, incoming: &Incoming<'_>, site: usize, plan: &Plan, outcome: Outcome<Opened>) -> Answered {
+    fn carry_out(&mut self, incoming: &Incoming<'_>, site: usize, mut plan: Plan, outcome: Outcome<Opened>) -> Answered {
         match outcome {
-            Outcome::File(opened) => self.opened(incoming, site, plan, opened),
-            Outcome::Listing => self.listing(incoming, site, plan),
-            Outcome::Redirect => {
+            Outcome::File(opened) => self.opened(incoming, site, &plan, opened),
+            Outcome::Listing => self.listing(incoming, site, &mut plan),
+            Outcome::Redirect(status) => {
                 let mut location = Vec::new();
-                plan.location(incoming.request.query, &mut location);
-                self.page(incoming, Status::MOVED_PERMANENTLY, &[("Location", &location)])
+                plan.location(&Facts::of(incoming.request, &self.path, incoming.client), &mut location);
+                self.page(incoming, status, &[("Location", &location)])
             }
-            Outcome::Status(status) => self.page(incoming, status, &[]),
+            Outcome::Respond(status) => match plan.body() {
+                Some(text) => self.text(incoming, status, text),
+                None => self.page(incoming, status, &[]),
+            },
+            Outcome::Page(_) => self.page(incoming, Status::NOT_FOUND, &[]),
+            Outcome::Status(status) | Outcome::ErrorPage(status, _) => self.page(incoming, status, &[]),
             Outcome::MethodNotAllowed => self.page(incoming, Status::METHOD_NOT_ALLOWED, &[("Allow", plan::ALLOW.as_bytes())]),
             Outcome::Allow => {
                 let head = Head::begin(&mut self.out, Status::NO_CONTENT, &self.server, &self.clock);
@@ -259,18 +275,29 @@ impl Service {
         answered
     }
 
-    fn listing(&mut self, incoming: &Incoming<'_>, site: usize, plan: &Plan) -> Answered {
-        let (found, truncated) = match self.files.list(site, plan.lookup().path) {
+    /// A text that the configuration answers with.
+    fn text(&mut self, incoming: &Incoming<'_>, status: Status, text: &[u8]) -> Answered {
+        Head::begin(&mut self.out, status, &self.server, &self.clock)
+            .field("Content-Type", b"text/plain; charset=utf-8")
+            .number("Content-Length", count(text))
+            .field("X-Content-Type-Options", b"nosniff")
+            .end(incoming.persistence);
+        self.finish(incoming, status, Body::Bytes(text))
+    }
+
+    fn listing(&mut self, incoming: &Incoming<'_>, site: usize, plan: &mut Plan) -> Answered {
+        let (found, truncated) = match self.files.list(plan.lookup()) {
             Ok(found) => found,
             Err((status, fault)) => {
                 self.complain(incoming, site, &fault);
                 return self.page(incoming, status, &[]);
             }
         };
-        let configured = self.sites.get(site);
+        let configured = self.sites.compiled(site);
+        let facts = Facts::of(incoming.request, &self.path, incoming.client);
         let mut entries: Vec<listing::Entry> = found
             .into_iter()
-            .filter(|entry| !listing::is_hidden(configured, &entry.name))
+            .filter(|entry| plan.shows(configured, &facts, &entry.name, entry.directory))
             .map(|entry| listing::Entry {
                 name: entry.name,
                 directory: entry.directory,
@@ -290,19 +317,20 @@ impl Service {
 
     /// A file that was just opened: what the cache holds of it if it is the same, else read anew.
     fn opened(&mut self, incoming: &Incoming<'_>, site: usize, plan: &Plan, opened: Opened) -> Answered {
-        let path = self.path.bytes();
-        if let Some(file) = self.files.unchanged(site, path, &opened.stat, self.clock.now) {
+        let lookup = plan.lookup();
+        // With rules the path alone does not say what it leads to; what is beneath the directory of a rule, several sites may share.
+        let key = match self.sites.compiled(site).has_rules() {
+            false => Some(self.path.bytes()),
+            true => (lookup.root.0 == site).then_some(lookup.path),
+        };
+        if let Some(file) = key.and_then(|path| self.files.unchanged(site, path, &opened.stat, self.clock.now)) {
             return self.file(incoming, &file);
         }
         let stat = opened.stat;
         let content = match files::content(opened) {
             Ok(content) => content,
             Err(fault) => {
-                self.complain(
-                    incoming,
-                    site,
-                    &format!("read {}: {fault}", self.files.name(site, plan.lookup().path)),
-                );
+                self.complain(incoming, site, &format!("read {}: {fault}", self.files.name(plan.lookup())));
                 return self.page(incoming, Status::INTERNAL_SERVER_ERROR, &[]);
             }
         };
@@ -319,7 +347,13 @@ impl Service {
         };
         self.prepare_head(&mut file);
         let file = Rc::new(file);
-        self.files.remember(site, self.path.bytes(), &file, self.clock.now);
+        let key = match self.sites.compiled(site).has_rules() {
+            false => Some(self.path.bytes()),
+            true => (lookup.root.0 == site).then_some(lookup.path),
+        };
+        if let Some(path) = key {
+            self.files.remember(site, path, &file, self.clock.now);
+        }
         self.file(incoming, &file)
     }
 
@@ -454,6 +488,7 @@ impl Service {
             referer: incoming.request.field("referer"),
             user_agent: incoming.request.field("user-agent"),
         };
+        self.counters.response(exchange.status, exchange.bytes);
         self.log.access(self.clock.now, &exchange);
         answered
     }
@@ -485,9 +520,9 @@ impl Service {
 
     /// Says at the start which roots this process cannot look into; a client then only sees 403.
     pub(super) fn check_roots(&mut self) {
-        for site in 0..self.sites.len() {
-            if let Err(fault) = self.files.enter(site) {
-                let root = self.sites.get(site).root.display();
+        for (number, base) in self.sites.directories().iter().enumerate() {
+            if let Err(fault) = self.files.enter(number) {
+                let root = base.path.display();
                 let text = format!("root \"{root}\": {fault} (uid {}): nothing of it can be served", self.uid);
                 self.log.error(Level::Error, &text);
             }

@@ -6,6 +6,7 @@
 use super::answer::{Answered, Incoming, Service};
 use super::outgoing::{Outgoing, Sent};
 use super::response::Persistence;
+use crate::ipc::counters::Gauge;
 use crate::proto::head::{self, Framing, Scan};
 use crate::proto::status::{Reject, Status};
 use crate::site::plan::Plan;
@@ -34,6 +35,8 @@ pub(super) struct Connection {
     /// When the event loop was last asked to be reminded.
     pub(super) reminder: u64,
     pub(super) registered: bool,
+    /// The state it is counted in.
+    pub(super) gauge: Gauge,
     /// Tells this connection from others that had or will have its place.
     pub(super) serial: u32,
     closing: bool,
@@ -53,6 +56,17 @@ pub(super) enum Waiting {
     Disk,
     /// The client's end, after ours.
     End,
+}
+
+impl Waiting {
+    /// The state that connections are counted in.
+    pub(super) fn gauge(self) -> Gauge {
+        match self {
+            Waiting::Head => Gauge::Reading,
+            Waiting::Request => Gauge::Idle,
+            Waiting::Room | Waiting::Disk | Waiting::End => Gauge::Writing,
+        }
+    }
 }
 
 /// What the event loop has to do with a connection that was driven.
@@ -95,6 +109,7 @@ impl Connection {
             deadline,
             reminder: u64::MAX,
             registered: false,
+            gauge: Gauge::Reading,
             serial,
             closing: false,
             lingered: 0,

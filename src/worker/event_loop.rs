@@ -2,12 +2,14 @@
 
 use super::answer::Service;
 use super::connection::{Connection, Fate, millis};
+use super::counters::Counters;
 use super::files::Files;
 use super::log::Log;
 use super::timer::Wheel;
 use crate::config::{Level, WorkerSlice};
 use crate::ipc::birth::{self, Born};
-use crate::ipc::messages::ToWorker;
+use crate::ipc::counters::{Counter, Gauge};
+use crate::ipc::messages::{ToParent, ToWorker};
 use crate::ipc::{Channel, Received};
 use crate::sys::confine::Confined;
 use crate::sys::epoll::{Interest, Poller};
@@ -39,6 +41,8 @@ struct Worker {
     buffer: Vec<u8>,
     /// When to leave, after [`ToWorker::Stop`].
     stop: Option<u64>,
+    /// Connections by [`Gauge`].
+    gauges: [u64; Gauge::ALL.len()],
     last_complaint: u64,
 }
 
@@ -65,13 +69,15 @@ impl Worker {
         let files = match Files::open(&born.slice.sites, &born.confined, identity.rootless, for_cache) {
             Ok(files) => files,
             Err(why) => {
-                let _ = born.parent.send(&crate::ipc::messages::ToParent::Failed { why }, &[]);
+                let _ = born.parent.send(&ToParent::Failed { why }, &[]);
                 return Err(io::ErrorKind::NotFound.into());
             }
         };
         let poller = born.poller;
         poller.add(&born.parent, Interest::Input, PARENT)?;
-        let service = Service::new(born.slice, files, log, identity.uid);
+        let shared = born.shared.ok_or(io::ErrorKind::NotFound)?;
+        let counters = Counters::new(shared, born.cell.number);
+        let service = Service::new(born.slice, files, log, counters, identity.uid);
         let worker = Worker {
             wheel: Wheel::new(service.clock.now),
             parent: born.parent,
@@ -87,6 +93,7 @@ impl Worker {
             again: VecDeque::new(),
             buffer: vec![0; BUFFER],
             stop: None,
+            gauges: [0; Gauge::ALL.len()],
             last_complaint: 0,
             _confined: born.confined,
         };
@@ -120,6 +127,9 @@ impl Worker {
                 self.service.log.flush(self.service.clock.now);
             }
             self.accept_again();
+            self.service.counters.count(Counter::LinesLost, self.service.log.newly_lost());
+            self.service.counters.publish();
+            self.service.counters.set_gauges(self.gauges);
         }
         self.service.log.flush(self.service.clock.now);
         Ok(())
@@ -160,6 +170,12 @@ impl Worker {
                 }
             }
             Received::Message(ToWorker::Stop { grace_ms, idle }, _) => self.wind_up(u64::from(grace_ms), idle),
+            Received::Message(ToWorker::Report, _) => {
+                self.service.counters.publish();
+                let totals = self.service.counters.totals();
+                let _ = self.parent.send(&ToParent::Counters(totals), &[]);
+            }
+            Received::Message(ToWorker::Gone { worker }, _) => self.service.counters.clear_row(worker),
             Received::Nothing => {}
             Received::Ended => return Ok(false),
             Received::Message(ToWorker::Listen { .. }, _) | Received::Malformed => return Err(io::ErrorKind::InvalidData.into()),
@@ -220,6 +236,8 @@ impl Worker {
                 self.serial = self.serial.wrapping_add(1);
                 let deadline = self.service.clock.now + millis(self.service.limits.header_timeout);
                 let index = self.connections.insert(Connection::new(connection, client, self.serial, deadline));
+                self.gauges[Gauge::Reading as usize] += 1;
+                self.service.counters.count(Counter::Accepted, 1);
                 self.drive(pack(index, self.serial));
             }
             Err(fault) => self.accept_failed(&fault),
@@ -262,6 +280,7 @@ impl Worker {
     /// Closes the connections that have been idle longest, a hundredth of all at once so that it is not done for each; false:
     /// none is idle.
     fn make_room(&mut self) -> bool {
+        self.service.counters.count(Counter::LimitHit, 1);
         let mut idle: Vec<(u64, usize)> = self
             .connections
             .iter()
@@ -317,6 +336,12 @@ impl Worker {
         let Some(connection) = self.connections.get_mut(index) else {
             return;
         };
+        let gauge = connection.waiting.gauge();
+        if gauge != connection.gauge {
+            self.gauges[connection.gauge as usize] -= 1;
+            self.gauges[gauge as usize] += 1;
+            connection.gauge = gauge;
+        }
         if fate == Fate::Keep && !connection.registered {
             if self.poller.add(&*connection, Interest::Connection, token).is_err() {
                 return self.close(index);
@@ -336,6 +361,7 @@ impl Worker {
             return;
         };
         if connection.deadline <= now {
+            self.service.counters.count(Counter::TimedOut, 1);
             let fate = connection.time_out(&mut self.service);
             connection.reminder = u64::MAX;
             return self.settle(index, token, fate);
@@ -348,6 +374,7 @@ impl Worker {
 
     fn close(&mut self, index: usize) {
         if let Some(mut connection) = self.connections.try_remove(index) {
+            self.gauges[connection.gauge as usize] -= 1;
             connection.abandon(&mut self.service);
         }
         if self.accept_again.is_some() {

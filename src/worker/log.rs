@@ -43,6 +43,8 @@ pub(super) struct Log {
     waiting: VecDeque<Vec<u8>>,
     waiting_bytes: usize,
     lost: u64,
+    /// Those of them that were not yet counted.
+    uncounted: u64,
 }
 
 impl Log {
@@ -64,6 +66,7 @@ impl Log {
             waiting: VecDeque::new(),
             waiting_bytes: 0,
             lost: 0,
+            uncounted: 0,
         }
     }
 
@@ -139,6 +142,11 @@ impl Log {
         }
     }
 
+    /// Lines that were lost since this was last asked.
+    pub(super) fn newly_lost(&mut self) -> u64 {
+        std::mem::take(&mut self.uncounted)
+    }
+
     /// Milliseconds until [`Log::flush`] should be called; `None`: nothing waits.
     pub(super) fn next_flush(&self, now: u64) -> Option<u64> {
         if !self.batch.is_empty() {
@@ -157,9 +165,9 @@ impl Log {
 
     fn hold(&mut self, packet: Vec<u8>) {
         if self.waiting_bytes + packet.len() > WAITING_MAX {
-            self.lost = self
-                .lost
-                .saturating_add(u64::try_from(lines::lines_in(&packet)).unwrap_or(u64::MAX));
+            let lines = u64::try_from(lines::lines_in(&packet)).unwrap_or(u64::MAX);
+            self.lost = self.lost.saturating_add(lines);
+            self.uncounted = self.uncounted.saturating_add(lines);
         } else {
             self.waiting_bytes += packet.len();
             self.waiting.push_back(packet);
