@@ -26,7 +26,18 @@ pub fn check(mut config: Config, owned: impl Fn(&str) -> bool) -> Vec<String> {
             Ok(_) => {}
         }
     }
+<<<<<<< HEAD
     let service = identity(&config).ok().and_then(logs::service);
+=======
+    let identity = match identity(&config) {
+        Ok(identity) => identity,
+        Err(why) => {
+            faults.push(why);
+            return faults;
+        }
+    };
+    let service = (!identity.rootless).then_some((identity.uid, identity.gid));
+>>>>>>> service
     for target in config.log_targets() {
         if let LogTarget::File(path) = target
             && let Err(fault) = log_file::could_append(path, service)
@@ -34,7 +45,7 @@ pub fn check(mut config: Config, owned: impl Fn(&str) -> bool) -> Vec<String> {
             faults.push(format!("log \"{}\": {fault}", path.display()));
         }
     }
-    match identity(&config).and_then(|identity| try_roots(&mut config, identity)) {
+    match try_roots(&mut config, identity) {
         Ok(unusable) => faults.extend(unusable),
         Err(why) => faults.push(why),
     }

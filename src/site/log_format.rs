@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn l01_the_usual_formats() {
+    fn l01_l02_foreign_bytes_stay_in_their_place() {
         let common = "192.0.2.1 - a\\x20b [30/Nov/2026:10:00:00 +0100] \"GET /a%20b?x=1 HTTP/1.1\" 200 12";
         assert_eq!(rendered(&LogFormat::Common, b"x", 100), format!("{common}\n"));
         assert_eq!(
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn l02_json_is_always_json() {
+    fn l04_json_is_always_json() {
         let every: Vec<u8> = (0..=255).collect();
         let agents: [&[u8]; 6] = [
             b"plain",

@@ -474,7 +474,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn p09_p12_032_no_redirect_leads_to_a_host_that_the_client_chose() {
+    fn p09_p12_report_032_no_redirect_leads_to_a_host_that_the_client_chose() {
         let table: &[(&str, &str, usize, Option<&str>)] = &[
             ("https://{host}{path}", "/a%20b", 0, Some("https://a.test/a%20b")),
             ("https://{host}{path}?{query}", "/a", 0, Some("https://a.test/a")),

@@ -79,8 +79,14 @@ impl Configuration {
             )
         });
         let workers = if self.server.contains("workers") { "" } else { "workers = 2\n" };
+        let mut files = String::new();
+        for (key, file) in [("control_socket", "control.sock"), ("pid_file", "anchorite.pid")] {
+            if !self.server.contains(key) {
+                files.push_str(&format!("{key} = {:?}\n", directory.join(file)));
+            }
+        }
         format!(
-            "[server]\n{workers}{}\n[jail]\n{}\n[log]\n{log}\n[limits]\n{}\n{}",
+            "[server]\n{workers}{files}{}\n[jail]\n{}\n[log]\n{log}\n[limits]\n{}\n{}",
             self.server, self.jail, self.limits, self.sites
         )
     }

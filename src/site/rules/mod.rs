@@ -1,7 +1,10 @@
 //! The rules of a site, compiled once, and their run over a request.
 //!
 //! Runs in the `worker` and in `anchorite explain`; does no I/O. Rules run from top to bottom; changes add up; the first act that answers ends
-//! the run. A file per act, by its word in the configuration; `matchers` says whether a rule applies, `access` whether it permits.
+//! the run. Only `allow` and `deny` do not wait for their turn: those of all rules, wherever they stand, are tried before the first rule runs
+//! and again whenever the path has become another, so that no act, and no rewriting above, takes a path past them.
+//!
+//! A file per act, by its word in the configuration; `matchers` says whether a rule applies, `access` whether it permits.
 
 mod access;
 mod alias;

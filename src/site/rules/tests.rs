@@ -9,6 +9,7 @@ use crate::site::tests::site;
 use crate::site::{ResponseChanges, Sites};
 
 mod access_and_acts;
+mod as_written;
 
 const FILES: &[&str] = &[
     "/srv/index.html",
@@ -210,7 +211,7 @@ fn headers(ran: &Ran) -> Vec<(String, String)> {
 }
 
 #[test]
-fn p16_104_an_alias_holds_at_segment_boundaries() {
+fn p16_report_104_an_alias_holds_at_segment_boundaries() {
     let site = ruled(vec![alias(&["/icons/*"], "/icons")]);
     check(
         &site,
@@ -413,7 +414,11 @@ fn every_matcher_must_match() {
         ("11.0.0.1", "/srv/a.txt"),
         ("::1", "/srv/a.txt"),
     ] {
-        assert_eq!(said(&|a| a.client = client.parse().unwrap(), "/a.txt"), expected, "137 {client}");
+        assert_eq!(
+            said(&|a| a.client = client.parse().unwrap(), "/a.txt"),
+            expected,
+            "report 137: {client}"
+        );
     }
     for (host, expected) in [
         (Some("B.Test."), "respond 203"),

@@ -4,7 +4,7 @@ use super::*;
 use crate::site::facts::Scheme;
 
 #[test]
-fn p079_access_rules_hold_for_the_original_path_and_after_rewriting() {
+fn report_079_access_rules_hold_for_the_original_path_and_after_rewriting() {
     let deny_config = || deny(rule(&["/config/*", "/config"]), all());
     let mut missing = rewrite(rule(&[]), "/index.php");
     missing.matchers.exists = Some(Exists::None);
@@ -108,7 +108,7 @@ fn a_listing_leaves_out_what_would_be_refused() {
 }
 
 #[test]
-fn t031_a_front_controller_leaves_directories_their_slash() {
+fn report_031_a_front_controller_leaves_directories_their_slash() {
     let site = ruled(vec![
         tries(rule(&[]), &["{path}", "{path}/", "/index.php?{query}"]),
         header(rule(&["*.php"]), "X-Script", "{path}"),
@@ -147,7 +147,7 @@ fn t031_a_front_controller_leaves_directories_their_slash() {
 }
 
 #[test]
-fn t028_t029_t032_redirects() {
+fn report_029_032_redirects_keep_the_query_and_the_host() {
     let site = ruled(vec![
         redirect(rule(&["/old/*"]), "/new/{1}?{query}", 301),
         redirect(rule(&["/go*"]), "{1}", 302),
@@ -291,4 +291,37 @@ fn rules_share_directories() {
     let sites = Sites::new(vec![one, two]);
     let paths: Vec<&str> = sites.directories().iter().map(|base| base.path.to_str().unwrap()).collect();
     assert_eq!(paths, ["/srv", "/srv", "/icons"]);
+}
+
+#[test]
+fn an_act_above_does_not_take_a_path_past_a_deny_below() {
+    let site = ruled(vec![
+        alias(&["/icons/*"], "/icons"),
+        respond(rule(&["/said"]), 200),
+        deny(rule(&["/icons/sub/*", "/said"]), all()),
+    ]);
+    check(
+        &site,
+        &[("/icons/x.png", "/icons/x.png"), ("/icons/sub/y.png", "403"), ("/said", "403")],
+    );
+}
+
+#[test]
+fn access_rules_that_ask_the_disk_ask_once_for_each_path() {
+    let (mut one, mut two) = (deny(rule(&[]), all()), deny(rule(&[]), all()));
+    one.matchers.exists = Some(Exists::Directory);
+    two.matchers.exists = Some(Exists::None);
+    let mut other = act(deny(rule(&["/other"]), all()), Act::Root(directory("/other", "")));
+    other.matchers.exists = Some(Exists::File);
+    let site = ruled(vec![
+        one,
+        two,
+        other,
+        rewrite(rule(&["/a.txt"]), "/secret"),
+        rewrite(rule(&["/secret"]), "/folder"),
+    ]);
+    let ran = ask(&site, &Asked::get("/a.txt"));
+    // For the path, for each of the two it becomes, of which the last is refused.
+    assert_eq!((ran.text.as_str(), ran.asked), ("403", 3));
+    assert_eq!(get(&site, "/nothing"), "403");
 }
