@@ -190,10 +190,6 @@ impl Message for ToParent {
                 packet.extend(file.to_le_bytes());
                 packet.extend(errno.to_le_bytes());
             }
-<<<<<<< HEAD
-            ToParent::NoSyslog => packet.push(8),
-=======
->>>>>>> service
             ToParent::Counters(totals) => {
                 packet.push(6);
                 totals
@@ -202,10 +198,7 @@ impl Message for ToParent {
                     .chain(&totals.gauges)
                     .for_each(|value| packet.extend(value.to_le_bytes()));
             }
-<<<<<<< HEAD
-=======
             ToParent::NoSyslog => packet.push(8),
->>>>>>> service
             ToParent::Failed { why } => {
                 packet.push(5);
                 packet.extend(why.bytes().filter(|byte| is_printable(*byte)).take(WHY_MAX));
@@ -228,19 +221,12 @@ impl Message for ToParent {
                 file: u16::from_le_bytes([e, f]),
                 errno: u16::from_le_bytes([g, h]),
             }),
-<<<<<<< HEAD
-            [8] => Some(ToParent::NoSyslog),
-=======
->>>>>>> service
             [7, a, b, c, d, e, f] => Some(ToParent::Unusable {
                 directory: u16::from_le_bytes([a, b]),
                 errno: i32::from_le_bytes([c, d, e, f]),
             }),
             [6, ref values @ ..] => decode_totals(values).map(ToParent::Counters),
-<<<<<<< HEAD
-=======
             [8] => Some(ToParent::NoSyslog),
->>>>>>> service
             [5, ref why @ ..] if why.len() <= WHY_MAX && why.iter().all(|byte| is_printable(*byte)) => Some(ToParent::Failed {
                 why: why.iter().copied().map(char::from).collect(),
             }),

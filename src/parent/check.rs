@@ -4,7 +4,6 @@
 
 use super::cell::Cells;
 use super::child::Nursery;
-use super::logs;
 use super::prove::prove;
 use super::start::identity;
 use crate::config::{Config, Listen, LogNumbers, LogTarget};
@@ -26,9 +25,6 @@ pub fn check(mut config: Config, owned: impl Fn(&str) -> bool) -> Vec<String> {
             Ok(_) => {}
         }
     }
-<<<<<<< HEAD
-    let service = identity(&config).ok().and_then(logs::service);
-=======
     let identity = match identity(&config) {
         Ok(identity) => identity,
         Err(why) => {
@@ -37,7 +33,6 @@ pub fn check(mut config: Config, owned: impl Fn(&str) -> bool) -> Vec<String> {
         }
     };
     let service = (!identity.rootless).then_some((identity.uid, identity.gid));
->>>>>>> service
     for target in config.log_targets() {
         if let LogTarget::File(path) = target
             && let Err(fault) = log_file::could_append(path, service)

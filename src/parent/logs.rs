@@ -143,7 +143,7 @@ fn report(error: &LogTarget, identity: Identity, level: Level) -> Result<Report,
 }
 
 /// Whom logs are kept from. `None`: without a user of its own for confined roles, the caller's own directories are theirs too.
-pub(super) fn service(identity: Identity) -> Option<(u32, u32)> {
+fn service(identity: Identity) -> Option<(u32, u32)> {
     (!identity.rootless).then_some((identity.uid, identity.gid))
 }
 

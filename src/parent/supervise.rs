@@ -280,18 +280,11 @@ impl Supervisor {
                 self.logs.report.line(Level::Error, &self.logs.loss(lines, file, errno));
                 Ok(())
             }
-<<<<<<< HEAD
-            Received::Message(ToParent::NoSyslog, _) if role == Role::Log => self.give_syslog(),
-=======
->>>>>>> service
             Received::Message(ToParent::Counters(totals), _) if role == Role::Worker => {
                 self.answer_status(Some(&totals));
                 Ok(())
             }
-<<<<<<< HEAD
-=======
             Received::Message(ToParent::NoSyslog, _) if role == Role::Log => self.give_syslog(),
->>>>>>> service
             Received::Message(
                 ToParent::Ready { .. }
                 | ToParent::Counters(_)

@@ -38,22 +38,9 @@ pub fn open_for_appending(path: &Path, service: Option<(u32, u32)>) -> io::Resul
 /// # Errors
 /// As [`open_for_appending`].
 pub fn could_append(path: &Path, service: Option<(u32, u32)>) -> io::Result<()> {
-<<<<<<< HEAD
     let (_, directory, _, exists) = find(path, service)?;
     if exists {
         return open_for_appending(path, service).map(drop);
-=======
-    match std::fs::symlink_metadata(path) {
-        Ok(_) => open_for_appending(path, service).map(drop),
-        Err(fault) if fault.kind() == io::ErrorKind::NotFound => {
-            let directory = path.parent().unwrap_or(Path::new("/"));
-            Ok(nix::unistd::access(
-                directory,
-                nix::unistd::AccessFlags::W_OK | nix::unistd::AccessFlags::X_OK,
-            )?)
-        }
-        Err(fault) => Err(fault),
->>>>>>> service
     }
     let needed = AccessFlags::W_OK | AccessFlags::X_OK;
     Ok(faccessat(&directory, ".", needed, AtFlags::AT_EACCESS)?)
