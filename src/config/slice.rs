@@ -38,7 +38,7 @@ pub enum SliceError {
 }
 
 impl Config {
-    /// What a worker is told; the log files have the numbers that the parent gave them.
+    /// What a worker is told; the logs have the numbers that the parent gave them.
     pub fn worker_slice(&self, logs: LogNumbers) -> WorkerSlice {
         WorkerSlice {
             sites: self.sites.clone(),

@@ -142,9 +142,12 @@ fn report(error: &LogTarget, identity: Identity, level: Level) -> Result<Report,
     Ok(Report::new(open_log(error, identity)?, *error == LogTarget::Syslog, level))
 }
 
+/// Whom logs are kept from. `None`: without a user of its own for confined roles, the caller's own directories are theirs too.
+fn service(identity: Identity) -> Option<(u32, u32)> {
+    (!identity.rootless).then_some((identity.uid, identity.gid))
+}
+
 fn open_log(target: &LogTarget, identity: Identity) -> Result<OwnedFd, String> {
-    // Without a user of its own for confined roles, the caller's own directories are theirs too.
-    let service = (!identity.rootless).then_some((identity.uid, identity.gid));
     match target {
         LogTarget::Stderr => socket::copy(std::io::stderr()).map_err(|fault| format!("standard error: {fault}")),
         LogTarget::Off => socket::null().map_err(|fault| format!("/dev/null: {fault}")),
@@ -153,7 +156,7 @@ fn open_log(target: &LogTarget, identity: Identity) -> Result<OwnedFd, String> {
             .map(|(socket, _)| socket)
             .map_err(|fault| format!("syslog: {fault}")),
         LogTarget::File(path) => {
-            log_file::open_for_appending(path, service).map_err(|fault| format!("log \"{}\": {fault}", path.display()))
+            log_file::open_for_appending(path, service(identity)).map_err(|fault| format!("log \"{}\": {fault}", path.display()))
         }
     }
 }

@@ -6,6 +6,7 @@ use super::privilege;
 use nix::fcntl::{AtFlags, OFlag, open, openat, readlinkat};
 use nix::libc;
 use nix::sys::stat::{FileStat, Mode, fstat, fstatat};
+use nix::unistd::{AccessFlags, faccessat};
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -23,17 +24,7 @@ use std::path::{Component, Path, PathBuf};
 /// # Errors
 /// The errno of openat(2), or a text that says what is not safe.
 pub fn open_for_appending(path: &Path, service: Option<(u32, u32)>) -> io::Result<OwnedFd> {
-    let trust = Trust {
-        own: privilege::own_ids(),
-        service,
-    };
-    let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
-    let directory = trust.directory(path.parent().unwrap_or(Path::new("/")))?;
-    match fstatat(&directory, name, AtFlags::AT_SYMLINK_NOFOLLOW) {
-        Ok(stat) => trust.check_file(&stat)?,
-        Err(nix::errno::Errno::ENOENT) => {}
-        Err(errno) => return Err(errno.into()),
-    }
+    let (trust, directory, name, _) = find(path, service)?;
     // O_NONBLOCK: a FIFO without a reader that comes here this moment must not stop the start.
     let flags =
         OFlag::O_WRONLY | OFlag::O_APPEND | OFlag::O_CREAT | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
@@ -47,17 +38,12 @@ pub fn open_for_appending(path: &Path, service: Option<(u32, u32)>) -> io::Resul
 /// # Errors
 /// As [`open_for_appending`].
 pub fn could_append(path: &Path, service: Option<(u32, u32)>) -> io::Result<()> {
-    match std::fs::symlink_metadata(path) {
-        Ok(_) => open_for_appending(path, service).map(drop),
-        Err(fault) if fault.kind() == io::ErrorKind::NotFound => {
-            let directory = path.parent().unwrap_or(Path::new("/"));
-            Ok(nix::unistd::access(
-                directory,
-                nix::unistd::AccessFlags::W_OK | nix::unistd::AccessFlags::X_OK,
-            )?)
-        }
-        Err(fault) => Err(fault),
+    let (_, directory, _, exists) = find(path, service)?;
+    if exists {
+        return open_for_appending(path, service).map(drop);
     }
+    let needed = AccessFlags::W_OK | AccessFlags::X_OK;
+    Ok(faccessat(&directory, ".", needed, AtFlags::AT_EACCESS)?)
 }
 
 /// Appends to a file; the number of bytes written.
@@ -66,6 +52,24 @@ pub fn could_append(path: &Path, service: Option<(u32, u32)>) -> io::Result<()> 
 /// The errno of write(2).
 pub fn append(file: &OwnedFd, bytes: &[u8]) -> io::Result<usize> {
     Ok(nix::unistd::write(file, bytes)?)
+}
+
+/// The directory of a log, its name there and whether there is one, everything found safe.
+fn find(path: &Path, service: Option<(u32, u32)>) -> io::Result<(Trust, OwnedFd, &OsStr, bool)> {
+    let trust = Trust {
+        own: privilege::own_ids(),
+        service,
+    };
+    let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+    let directory = trust.directory(path.parent().unwrap_or(Path::new("/")))?;
+    match fstatat(&directory, name, AtFlags::AT_SYMLINK_NOFOLLOW) {
+        Ok(stat) => {
+            trust.check_file(&stat)?;
+            Ok((trust, directory, name, true))
+        }
+        Err(nix::errno::Errno::ENOENT) => Ok((trust, directory, name, false)),
+        Err(errno) => Err(errno.into()),
+    }
 }
 
 /// Whom a path may belong to.

@@ -78,10 +78,22 @@ impl Configuration {
                 directory.join("error.log")
             )
         });
+        // Each service has its own: they run side by side.
+        let own = ["control_socket", "pid_file"].map(|key| {
+            if self.server.contains(key) {
+                String::new()
+            } else {
+                format!("{key} = {:?}\n", directory.join(key))
+            }
+        });
         let workers = if self.server.contains("workers") { "" } else { "workers = 2\n" };
         format!(
-            "[server]\n{workers}{}\n[jail]\n{}\n[log]\n{log}\n[limits]\n{}\n{}",
-            self.server, self.jail, self.limits, self.sites
+            "[server]\n{workers}{}{}\n[jail]\n{}\n[log]\n{log}\n[limits]\n{}\n{}",
+            own.concat(),
+            self.server,
+            self.jail,
+            self.limits,
+            self.sites
         )
     }
 }
