@@ -6,10 +6,13 @@
 
 mod audit;
 mod check;
+mod control;
 mod policy;
 mod run;
 mod serve;
+mod site;
 
+use crate::ipc::control::Order;
 use crate::{broker, worker};
 use clap::{Parser, Subcommand};
 use std::net::SocketAddr;
@@ -43,6 +46,36 @@ enum Command {
         #[command(flatten)]
         configuration: Configuration,
     },
+    /// Reads the configuration again; answers when the new one serves, or says why not
+    Reload {
+        #[command(flatten)]
+        configuration: Configuration,
+    },
+    /// Lets transfers finish and ends the service; answers when it has ended
+    Stop {
+        #[command(flatten)]
+        configuration: Configuration,
+    },
+    /// Opens the log files again, after they were renamed
+    Reopen {
+        #[command(flatten)]
+        configuration: Configuration,
+    },
+    /// Prints the state of the service
+    Status {
+        #[command(flatten)]
+        configuration: Configuration,
+        /// For machines
+        #[arg(long)]
+        json: bool,
+    },
+    /// Enables and disables the sites of sites-available
+    Site {
+        #[command(flatten)]
+        configuration: Configuration,
+        #[command(subcommand)]
+        order: site::Order,
+    },
     /// Compares every running process of the service with the policy of its role
     Audit {
         /// For machines
@@ -59,7 +92,7 @@ enum Command {
 #[derive(clap::Args)]
 struct Configuration {
     /// The configuration file
-    #[arg(short = 'c', value_name = "FILE", default_value = "/etc/anchorite/anchorite.toml")]
+    #[arg(short = 'c', value_name = "FILE", default_value = "/etc/anchorite/anchorite.toml", global = true)]
     file: PathBuf,
 }
 
@@ -79,6 +112,11 @@ pub fn main() -> u8 {
         Command::Serve { directory, listen } => serve::main(&directory, listen),
         Command::Run { configuration } => run::main(&configuration.file),
         Command::Check { configuration } => check::main(&configuration.file),
+        Command::Reload { configuration } => control::main(&configuration.file, Order::Reload),
+        Command::Stop { configuration } => control::main(&configuration.file, Order::Stop),
+        Command::Reopen { configuration } => control::main(&configuration.file, Order::Reopen),
+        Command::Status { configuration, json } => control::main(&configuration.file, Order::Status { json }),
+        Command::Site { configuration, order } => site::main(&configuration.file, &order),
         Command::Audit { json } => audit::main(json),
         Command::Policy { role } => policy::main(role.as_deref()),
     }

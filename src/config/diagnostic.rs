@@ -101,13 +101,26 @@ impl fmt::Display for Diagnostics {
 impl std::error::Error for Diagnostic {}
 impl std::error::Error for Diagnostics {}
 
-/// The faults of one text, gathered while it is read.
+/// The faults of a file and of those it includes, gathered while they are read.
+///
+/// All texts lie one behind the other in one space of offsets, so that an offset alone says which file it is in: what a
+/// parser calls an offset becomes one of these by adding what [`Faults::add`] returned for its text.
 pub(super) struct Faults<'t> {
-    file: &'t Path,
-    text: &'t str,
-    /// Offset of the first byte of each line.
-    lines: Vec<usize>,
+    /// In the order of their offsets; never empty.
+    sources: Vec<Source<'t>>,
     list: Vec<Fault>,
+}
+
+/// One text.
+struct Source<'t> {
+    file: PathBuf,
+    /// Where its relative paths start; absolute.
+    directory: PathBuf,
+    text: &'t str,
+    /// Offset of its first byte.
+    start: usize,
+    /// Where each line begins, counted from `start`.
+    lines: Vec<usize>,
 }
 
 struct Fault {
@@ -127,16 +140,30 @@ enum Kind {
 }
 
 impl<'t> Faults<'t> {
-    pub(super) fn new(file: &'t Path, text: &'t str) -> Faults<'t> {
+    pub(super) fn new(file: &Path, directory: &Path, text: &'t str) -> Faults<'t> {
+        let mut faults = Faults {
+            sources: Vec::new(),
+            list: Vec::new(),
+        };
+        faults.add(file, directory, text);
+        faults
+    }
+
+    /// One more text; the offset of its first byte.
+    pub(super) fn add(&mut self, file: &Path, directory: &Path, text: &'t str) -> usize {
         let lines = std::iter::once(0)
             .chain(text.match_indices('\n').map(|(offset, _)| offset + 1))
             .collect();
-        Faults {
-            file,
+        // One more than the length, so that the end of a text is not the beginning of the next.
+        let start = self.sources.last().map_or(0, |last| last.start + last.text.len() + 1);
+        self.sources.push(Source {
+            file: file.to_owned(),
+            directory: directory.to_owned(),
             text,
+            start,
             lines,
-            list: Vec::new(),
-        }
+        });
+        start
     }
 
     /// `message` is wrong with the bytes `at`; `help` says what was expected, or is empty.
@@ -158,8 +185,44 @@ impl<'t> Faults<'t> {
 
     /// `FILE:LINE:COLUMN` of an offset, to name a second place in a message.
     pub(super) fn place_name(&self, offset: usize) -> String {
-        let (line, column) = self.position(offset);
-        format!("{}:{line}:{column}", printable(&self.file.to_string_lossy()))
+        let source = self.source(offset);
+        let (line, column) = source.position(offset - source.start);
+        format!("{}:{line}:{column}", printable(&source.file.to_string_lossy()))
+    }
+
+    /// File and line, from 1, of an offset.
+    pub(super) fn file_and_line(&self, offset: usize) -> (&Path, usize) {
+        let source = self.source(offset);
+        (&source.file, source.position(offset - source.start).0)
+    }
+
+    /// The directory of the file that holds an offset: where a relative path written there starts.
+    pub(super) fn directory(&self, offset: usize) -> &Path {
+        &self.source(offset).directory
+    }
+
+    /// What is written at a place.
+    pub(super) fn written(&self, at: &Range<usize>) -> &'t str {
+        let source = self.source(at.start);
+        source
+            .text
+            .get(at.start - source.start..at.end.saturating_sub(source.start))
+            .unwrap_or("")
+    }
+
+    fn source(&self, offset: usize) -> &Source<'t> {
+        &self.sources[self.source_number(offset)]
+    }
+
+    fn source_number(&self, offset: usize) -> usize {
+        self.sources.partition_point(|source| source.start <= offset).saturating_sub(1)
+    }
+
+    /// The file and the index of the line that hold an offset.
+    fn line_of(&self, offset: usize) -> (usize, usize) {
+        let number = self.source_number(offset);
+        let source = &self.sources[number];
+        (number, source.line_of(offset - source.start))
     }
 
     /// `value` when nothing is wrong; otherwise everything that is.
@@ -174,7 +237,7 @@ impl<'t> Faults<'t> {
     /// Everything that is wrong, in the order of the file.
     pub(super) fn into_diagnostics(mut self) -> Diagnostics {
         let mut list = std::mem::take(&mut self.list);
-        let broken: HashSet<usize> = list
+        let broken: HashSet<(usize, usize)> = list
             .iter()
             .filter(|f| f.kind == Kind::Syntax)
             .map(|f| self.line_of(f.at.start))
@@ -192,14 +255,18 @@ impl<'t> Faults<'t> {
     }
 
     fn diagnostic(&self, fault: Fault) -> Diagnostic {
+        let source = self.source(fault.at.start);
+        let at = fault.at.start - source.start..fault.at.end.saturating_sub(source.start);
         Diagnostic {
-            file: self.file.to_owned(),
-            place: Some(self.place(fault.at)),
+            file: source.file.clone(),
+            place: Some(source.place(at)),
             message: fault.message,
             help: fault.help,
         }
     }
+}
 
+impl<'t> Source<'t> {
     fn place(&self, at: Range<usize>) -> Place {
         let (line, column) = self.position(at.start);
         let content = self.line_text(line);
@@ -290,7 +357,7 @@ mod tests {
 
     fn shown(text: &str, at: Range<usize>) -> String {
         let file = Path::new("/f.toml");
-        let mut faults = Faults::new(file, text);
+        let mut faults = Faults::new(file, Path::new("/"), text);
         faults.report(at, "what", "help");
         faults.finish(()).unwrap_err().to_string()
     }
@@ -341,7 +408,7 @@ mod tests {
     fn faults_are_in_the_order_of_the_file_and_bounded() {
         let file = Path::new("f");
         let text = "a\n".repeat(300);
-        let mut faults = Faults::new(file, &text);
+        let mut faults = Faults::new(file, Path::new("/"), &text);
         for line in (0..300).rev() {
             faults.report(line * 2..line * 2 + 1, "what", "");
         }
@@ -355,7 +422,7 @@ mod tests {
     #[test]
     fn what_follows_from_a_broken_line_is_not_reported() {
         let file = Path::new("f");
-        let mut faults = Faults::new(file, "a b\nc\n");
+        let mut faults = Faults::new(file, Path::new("/"), "a b\nc\n");
         faults.report_syntax(2..3, "syntax", "");
         faults.report(0..1, "on the same line", "");
         faults.report_missing(4..5, "missing", "");

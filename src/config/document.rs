@@ -10,13 +10,21 @@ use std::ops::{Range, RangeInclusive};
 use std::time::Duration;
 use toml::de::{DeInteger, DeTable, DeValue};
 
-/// A table of the document, with the names that it may hold.
+/// A table of the document, with the names that it may hold. Several files may each hold a part of it.
 #[derive(Clone)]
 pub(super) struct Table<'d> {
     names: &'static Names,
-    entries: &'d DeTable<'d>,
-    /// Where its header stands.
+    parts: Vec<Part<'d>>,
+    /// Where its header stands first.
     pub(super) at: Range<usize>,
+}
+
+/// What one file holds of a table.
+#[derive(Clone, Copy)]
+pub(super) struct Part<'d> {
+    pub(super) entries: &'d DeTable<'d>,
+    /// Where that file's text starts.
+    pub(super) shift: usize,
 }
 
 /// The value of a key.
@@ -24,6 +32,8 @@ pub(super) struct Item<'d> {
     key: &'static str,
     names: &'static Names,
     value: &'d DeValue<'d>,
+    /// Where the text starts that holds it.
+    shift: usize,
     pub(super) at: Range<usize>,
     /// Where the key stands.
     pub(super) key_at: Range<usize>,
@@ -36,14 +46,14 @@ pub(super) struct Text<'d> {
     pub(super) at: Range<usize>,
 }
 
-/// Reads the text as TOML. What cannot be read is reported and left out.
-pub(super) fn parse<'t>(text: &'t str, faults: &mut Faults<'_>) -> DeTable<'t> {
+/// Reads the text, which starts at `shift`, as TOML. What cannot be read is reported and left out.
+pub(super) fn parse<'t>(text: &'t str, shift: usize, faults: &mut Faults<'_>) -> DeTable<'t> {
     let (document, errors) = DeTable::parse_recoverable(text);
     let document = document.into_inner();
     for error in errors {
         let at = error.span().unwrap_or(0..0);
         if error.message() == "duplicate key" {
-            report_duplicate(text, &document, at, faults);
+            report_duplicate(text, &document, at, shift, faults);
         } else {
             let (message, expected) = error.message().split_once(", expected ").unwrap_or((error.message(), ""));
             let help = if expected.is_empty() {
@@ -51,85 +61,171 @@ pub(super) fn parse<'t>(text: &'t str, faults: &mut Faults<'_>) -> DeTable<'t> {
             } else {
                 format!("expected {}", expected.replace('`', "\""))
             };
-            faults.report_syntax(at, message.replace('`', "\""), help);
+            faults.report_syntax(shifted(at, shift), message.replace('`', "\""), help);
         }
     }
     document
 }
 
 impl<'d> Table<'d> {
-    /// The document itself. Names that it may not hold are reported.
-    pub(super) fn top(entries: &'d DeTable<'d>, faults: &mut Faults<'_>) -> Table<'d> {
-        Table::checked(&names::FILE, entries, 0..0, faults)
+    /// The document itself, of one part for each file. Names that it may not hold are reported.
+    pub(super) fn top(parts: Vec<Part<'d>>, faults: &mut Faults<'_>) -> Table<'d> {
+        Table::checked(&names::FILE, parts, 0..0, faults)
     }
 
-    fn checked(names: &'static Names, entries: &'d DeTable<'d>, at: Range<usize>, faults: &mut Faults<'_>) -> Table<'d> {
-        for (key, _) in entries {
-            if !names.keys.contains(&key.get_ref().as_ref()) {
-                let (message, help) = names::explain_unknown(names, key.get_ref());
-                faults.report(key.span(), message, help);
+    /// Whatever names it holds.
+    pub(super) fn unchecked(names: &'static Names, parts: Vec<Part<'d>>) -> Table<'d> {
+        Table { names, parts, at: 0..0 }
+    }
+
+    fn checked(names: &'static Names, parts: Vec<Part<'d>>, at: Range<usize>, faults: &mut Faults<'_>) -> Table<'d> {
+        for part in &parts {
+            for (key, _) in part.entries {
+                if !names.keys.contains(&key.get_ref().as_ref()) {
+                    let (message, help) = names::explain_unknown(names, key.get_ref());
+                    faults.report(shifted(key.span(), part.shift), message, help);
+                }
             }
         }
-        Table { names, entries, at }
+        Table { names, parts, at }
     }
 
-    /// The value of a key, when it is there.
-    pub(super) fn item(&self, key: &'static str) -> Option<Item<'d>> {
+    /// The value of a key, when it is there; a value that a second file gives is reported.
+    pub(super) fn item(&self, key: &'static str, faults: &mut Faults<'_>) -> Option<Item<'d>> {
+        let mut items = self.items(key).into_iter();
+        let first = items.next()?;
+        for other in items {
+            let help = format!("first given at {}", faults.place_name(first.key_at.start));
+            faults.report(other.key_at, format!("{} is given twice", quoted(key)), help);
+        }
+        Some(first)
+    }
+
+    /// The values that all files together give a key.
+    pub(super) fn items(&self, key: &'static str) -> Vec<Item<'d>> {
         debug_assert!(
             self.names.keys.contains(&key),
             "{key} is not among the names of {}",
             self.names.label
         );
-        let (written, value) = self.entries.get_key_value(key)?;
-        Some(Item {
-            key,
-            names: self.names,
-            value: value.get_ref(),
-            at: value.span(),
-            key_at: written.span(),
-        })
+        let item = |part: &Part<'d>| {
+            let (written, value) = part.entries.get_key_value(key)?;
+            Some(Item {
+                key,
+                names: self.names,
+                value: value.get_ref(),
+                shift: part.shift,
+                at: shifted(value.span(), part.shift),
+                key_at: shifted(written.span(), part.shift),
+            })
+        };
+        self.parts.iter().filter_map(item).collect()
     }
 
     /// A table within this one. Names that it may not hold are reported.
     pub(super) fn table(&self, names: &'static Names, faults: &mut Faults<'_>) -> Option<Table<'d>> {
-        let item = self.item(names.table)?;
-        match item.value.as_table() {
-            Some(entries) => Some(Table::checked(names, entries, item.at, faults)),
-            None => {
-                faults.report(
+        let (at, parts) = self.parts_of(names, faults)?;
+        Some(Table::checked(names, parts, at, faults))
+    }
+
+    /// A table within this one that may hold any name: each name and its value, in the order of the files.
+    pub(super) fn free_table(&self, names: &'static Names, faults: &mut Faults<'_>) -> Vec<(Text<'d>, Item<'d>)> {
+        let parts = self.parts_of(names, faults).map_or_else(Vec::new, |(_, parts)| parts);
+        parts
+            .iter()
+            .flat_map(|part| free_entries(part.entries, part.shift, names.table, names))
+            .collect()
+    }
+
+    fn parts_of(&self, names: &'static Names, faults: &mut Faults<'_>) -> Option<(Range<usize>, Vec<Part<'d>>)> {
+        let (mut at, mut parts) = (None, Vec::new());
+        for item in self.items(names.table) {
+            match item.value.as_table() {
+                Some(entries) => {
+                    at.get_or_insert(item.at);
+                    parts.push(Part {
+                        entries,
+                        shift: item.shift,
+                    });
+                }
+                None => faults.report(
                     item.key_at,
                     format!("{} is {}", quoted(names.table), kind(item.value)),
                     format!("expected a table, {}", names.label),
-                );
-                None
-            }
-        }
-    }
-
-    /// A list of tables within this one; empty when it is absent or has been reported.
-    pub(super) fn tables(&self, names: &'static Names, faults: &mut Faults<'_>) -> Vec<Table<'d>> {
-        let Some(item) = self.item(names.table) else { return Vec::new() };
-        let Some(list) = item.value.as_array() else {
-            let what = format!("{} is {}", quoted(names.table), kind(item.value));
-            faults.report(
-                item.key_at,
-                what,
-                format!("expected a list of tables, each begun with {}", names.label),
-            );
-            return Vec::new();
-        };
-        let mut tables = Vec::new();
-        for element in list {
-            match element.get_ref().as_table() {
-                Some(entries) => tables.push(Table::checked(names, entries, element.span(), faults)),
-                None => faults.report(
-                    element.span(),
-                    format!("{} holds {}", quoted(names.table), kind(element.get_ref())),
-                    format!("expected only tables, each begun with {}", names.label),
                 ),
             }
         }
+        Some((at?, parts))
+    }
+
+    /// A list of tables within this one, those of all files; empty when it is absent or has been reported.
+    pub(super) fn tables(&self, names: &'static Names, faults: &mut Faults<'_>) -> Vec<Table<'d>> {
+        let mut tables = Vec::new();
+        for item in self.items(names.table) {
+            let Some(list) = item.value.as_array() else {
+                let what = format!("{} is {}", quoted(names.table), kind(item.value));
+                let help = format!("expected a list of tables, each begun with {}", names.label);
+                faults.report(item.key_at, what, help);
+                continue;
+            };
+            for element in list {
+                let at = shifted(element.span(), item.shift);
+                match element.get_ref().as_table() {
+                    Some(entries) => {
+                        let shift = item.shift;
+                        tables.push(Table::checked(names, vec![Part { entries, shift }], at, faults));
+                    }
+                    None => faults.report(
+                        at,
+                        format!("{} holds {}", quoted(names.table), kind(element.get_ref())),
+                        format!("expected only tables, each begun with {}", names.label),
+                    ),
+                }
+            }
+        }
         tables
+    }
+}
+
+/// Names and values of a table that may hold any name, in the order of the file.
+fn free_entries<'d>(entries: &'d DeTable<'d>, shift: usize, key: &'static str, names: &'static Names) -> Vec<(Text<'d>, Item<'d>)> {
+    let mut list: Vec<(Text<'d>, Item<'d>)> = entries
+        .iter()
+        .map(|(name, value)| {
+            let key_at = shifted(name.span(), shift);
+            let item = Item {
+                key,
+                names,
+                value: value.get_ref(),
+                shift,
+                at: shifted(value.span(), shift),
+                key_at: key_at.clone(),
+            };
+            let name = Text {
+                value: name.get_ref().as_ref(),
+                at: key_at,
+            };
+            (name, item)
+        })
+        .collect();
+    list.sort_by_key(|(name, _)| name.at.start);
+    list
+}
+
+fn shifted(at: Range<usize>, shift: usize) -> Range<usize> {
+    at.start + shift..at.end + shift
+}
+
+impl Text<'_> {
+    /// Where a part of the string, given in bytes of its value, stands; all of it where escapes make that unclear.
+    pub(super) fn part(&self, part: Range<usize>, faults: &Faults<'_>) -> Range<usize> {
+        let written = faults.written(&self.at);
+        let inner = written.get(1..written.len().saturating_sub(1));
+        if inner == Some(self.value) {
+            self.at.start + 1 + part.start..self.at.start + 1 + part.end
+        } else {
+            self.at.clone()
+        }
     }
 }
 
@@ -162,13 +258,19 @@ impl<'d> Item<'d> {
 
     /// A size within a range, both in bytes.
     pub(super) fn size(&self, range: RangeInclusive<u32>, faults: &mut Faults<'_>) -> Option<u32> {
-        let show = |bytes: u32| quantity::show_size(u64::from(bytes));
-        let size = self.quantity(quantity::size, quantity::SIZE_EXPECTED, faults)?;
-        let within = u32::try_from(size.0).ok().filter(|size| range.contains(size));
-        if within.is_none() {
-            self.out_of_range(size.1.value, &show(*range.start()), &show(*range.end()), faults);
+        let range = u64::from(*range.start())..=u64::from(*range.end());
+        self.large_size(range, faults).and_then(|size| u32::try_from(size).ok())
+    }
+
+    /// A size that may be beyond 32 bits.
+    pub(super) fn large_size(&self, range: RangeInclusive<u64>, faults: &mut Faults<'_>) -> Option<u64> {
+        let (size, written) = self.quantity(quantity::size, quantity::SIZE_EXPECTED, faults)?;
+        if range.contains(&size) {
+            return Some(size);
         }
-        within
+        let (from, to) = (quantity::show_size(*range.start()), quantity::show_size(*range.end()));
+        self.out_of_range(written.value, &from, &to, faults);
+        None
     }
 
     /// A duration within a range.
@@ -219,10 +321,14 @@ impl<'d> Item<'d> {
         let mut texts = Vec::new();
         for element in list {
             match element.get_ref().as_str() {
-                Some(value) => texts.push(Text { value, at: element.span() }),
+                Some(value) => texts.push(Text {
+                    value,
+                    at: shifted(element.span(), self.shift),
+                }),
                 None => {
                     let what = format!("{} in {} holds {}", quoted(self.key), self.names.label, kind(element.get_ref()));
-                    faults.report(element.span(), what, format!("expected {expected}"));
+                    let at = shifted(element.span(), self.shift);
+                    faults.report(at, what, format!("expected {expected}"));
                 }
             }
         }
@@ -240,6 +346,49 @@ impl<'d> Item<'d> {
         }
     }
 
+    /// A table of names and strings, in the order of the file.
+    pub(super) fn pairs(&self, expected: &str, faults: &mut Faults<'_>) -> Option<Vec<(Text<'d>, Text<'d>)>> {
+        let Some(entries) = self.value.as_table() else {
+            self.wrong_type(expected, faults);
+            return None;
+        };
+        let mut pairs = Vec::new();
+        for (name, item) in free_entries(entries, self.shift, self.key, self.names) {
+            match item.value.as_str() {
+                Some(value) => pairs.push((name, Text { value, at: item.at })),
+                None => {
+                    let what = format!("{} in {} holds {}", quoted(self.key), self.names.label, kind(item.value));
+                    faults.report(item.at, what, format!("expected {expected}"));
+                }
+            }
+        }
+        Some(pairs)
+    }
+
+    /// The string that this is, if it is one.
+    pub(super) fn as_text(&self) -> Option<Text<'d>> {
+        let at = self.at.clone();
+        self.value.as_str().map(|value| Text { value, at })
+    }
+
+    /// Whether another file than the first holds it.
+    pub(super) fn is_of_included_file(&self) -> bool {
+        self.shift != 0
+    }
+
+    /// The integer, if it is one of 16 bits.
+    pub(super) fn small_number(&self) -> Option<u16> {
+        self.value
+            .as_integer()
+            .and_then(integer)
+            .and_then(|number| u16::try_from(number).ok())
+    }
+
+    /// Whether this is an integer.
+    pub(super) fn is_integer(&self) -> bool {
+        self.value.as_integer().is_some()
+    }
+
     /// One of a few words.
     pub(super) fn choice<T: Copy>(&self, words: &[(&'static str, T)], faults: &mut Faults<'_>) -> Option<T> {
         let text = self.text(&one_of(words), faults)?;
@@ -253,7 +402,8 @@ impl<'d> Item<'d> {
         Some(texts.iter().filter_map(|text| choose(text, words, &what, faults)).collect())
     }
 
-    fn wrong_type(&self, expected: &str, faults: &mut Faults<'_>) {
+    /// The value is of another type than `expected`.
+    pub(super) fn wrong_type(&self, expected: &str, faults: &mut Faults<'_>) {
         let what = format!("{} in {} is {}", quoted(self.key), self.names.label, kind(self.value));
         self.report(what, format!("expected {expected}"), faults);
     }
@@ -310,14 +460,16 @@ fn integer(written: &DeInteger<'_>) -> Option<u32> {
 }
 
 /// The parser says where a key stands a second time; the first place is found in what it has kept.
-fn report_duplicate(text: &str, document: &DeTable<'_>, at: Range<usize>, faults: &mut Faults<'_>) {
+fn report_duplicate(text: &str, document: &DeTable<'_>, at: Range<usize>, shift: usize, faults: &mut Faults<'_>) {
     let written = text.get(at.clone()).unwrap_or("").trim();
     let key = written.trim_matches(|c| c == '"' || c == '\'');
     let mut first = None;
     last_before(document, key, at.start, &mut first);
     let first = first.or_else(|| same_line_before(text, at.start));
-    let help = first.map_or(String::new(), |offset| format!("first given at {}", faults.place_name(offset)));
-    faults.report_syntax(at, format!("{} is given twice", quoted(key)), help);
+    let help = first.map_or(String::new(), |offset| {
+        format!("first given at {}", faults.place_name(offset + shift))
+    });
+    faults.report_syntax(shifted(at, shift), format!("{} is given twice", quoted(key)), help);
 }
 
 /// A table given twice has in the document the place of its second header; the first is the same line before it.

@@ -8,7 +8,12 @@ use std::time::Duration;
 
 pub(super) fn read(table: &Table<'_>, faults: &mut Faults<'_>) -> Limits {
     let default = default();
-    let mut number = |key, range, default| table.item(key).and_then(|item| item.number(range, faults)).unwrap_or(default);
+    let mut number = |key, range, default| {
+        table
+            .item(key, faults)
+            .and_then(|item| item.number(range, faults))
+            .unwrap_or(default)
+    };
     let connections = number("connections", CONNECTIONS, default.connections);
     let header_count = number(
         "header_count",
@@ -16,10 +21,15 @@ pub(super) fn read(table: &Table<'_>, faults: &mut Faults<'_>) -> Limits {
         u32::from(default.header_count),
     );
     let keepalive_requests = number("keepalive_requests", KEEPALIVE_REQUESTS, default.keepalive_requests);
-    let mut size = |key, range, default| table.item(key).and_then(|item| item.size(range, faults)).unwrap_or(default);
+    let mut size = |key, range, default| table.item(key, faults).and_then(|item| item.size(range, faults)).unwrap_or(default);
     let request_line = size("request_line", REQUEST_LINE, default.request_line);
     let header_bytes = size("header_bytes", HEADER_BYTES, default.header_bytes);
-    let mut duration = |key, range, default| table.item(key).and_then(|item| item.duration(range, faults)).unwrap_or(default);
+    let mut duration = |key, range, default| {
+        table
+            .item(key, faults)
+            .and_then(|item| item.duration(range, faults))
+            .unwrap_or(default)
+    };
     Limits {
         connections,
         request_line,

@@ -2,31 +2,47 @@
 //!
 //! Read by the `parent` and by the commands; a confined role sees only the slice that is meant for it
 //! ([`WorkerSlice`]), which the parent hands over at start. Nothing here does I/O except reading the
-//! configuration file itself. Names and meanings are those of anchorite.toml(5).
+//! configuration file and those it includes. Names and meanings are those of anchorite.toml(5).
 
 #![forbid(unsafe_code)]
 
+mod act;
+mod danger;
 mod diagnostic;
 mod document;
+mod dump;
+mod include;
 mod jail;
 mod limits;
+mod listen;
+mod locate;
 mod log;
+mod mime;
 mod names;
+mod network;
 mod paths;
 mod quantity;
 mod read;
+mod regex;
+mod rule;
+mod rules;
 mod server;
 mod site;
 mod slice;
+mod template;
 
 pub use crate::role::Layer;
 pub use diagnostic::{Diagnostic, Diagnostics, Place};
+pub use dump::dump;
+pub use listen::Listen;
+pub use locate::control_socket;
 pub use names::known_keys;
 pub use read::{load, parse, serve};
+pub use regex::compile as compile_regex;
+pub use rule::{Act, Changes, Directory, Exists, LogFormat, Matchers, Network, Page, Part, Respond, Rule, RulePlace, Template, Variable};
 pub use slice::{LogSlice, SliceError, WorkerSlice, decode, encode};
 
 use serde::{Deserialize, Serialize};
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -36,6 +52,8 @@ pub struct Config {
     pub server: Server,
     pub jail: Jail,
     pub log: Log,
+    /// What `[mime]` adds to the built-in table or puts in place of it: extension (lower case, without its dot) and type.
+    pub mime: Vec<(String, String)>,
     pub limits: Limits,
     /// In the order of the file; never empty.
     pub sites: Vec<Site>,
@@ -50,11 +68,14 @@ pub struct Server {
     pub group: Option<String>,
     /// Number of workers; 0: one per CPU this process may use.
     pub workers: u16,
-    pub listen: Vec<SocketAddr>,
+    /// No two of them overlap; never empty. Sites may have addresses of their own, see [`Config::addresses`].
+    pub listen: Vec<Listen>,
+    /// Where the commands speak to the parent; `None`: nowhere.
+    pub control_socket: Option<PathBuf>,
+    /// The file that holds the parent's process id; `None`: none is written.
+    pub pid_file: Option<PathBuf>,
     /// Value of the `Server` header; empty: none is sent.
     pub server_header: String,
-    pub control_socket: Option<PathBuf>,
-    pub pid_file: Option<PathBuf>,
 }
 
 /// `[jail]`
@@ -80,13 +101,16 @@ pub enum JailMode {
 pub struct Log {
     pub access: LogTarget,
     pub error: LogTarget,
+    /// Of access lines, also those in a site's own file.
+    pub format: LogFormat,
     pub level: Level,
 }
 
 /// Where lines of a log go.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LogTarget {
-    File(PathBuf),
+    File(#[serde(with = "slice::path_bytes")] PathBuf),
+    Syslog,
     Stderr,
     Off,
 }
@@ -133,6 +157,8 @@ impl Limits {
 pub struct Site {
     /// Lower case, without a trailing dot: exact, `*.example.org`, or empty for requests that match none.
     pub name: Vec<String>,
+    /// The site answers only at these addresses; empty: at those of the server.
+    pub listen: Vec<Listen>,
     /// Absolute; resolved from the configuration file's directory when written as a relative path.
     #[serde(with = "slice::path_bytes")]
     pub root: PathBuf,
@@ -143,6 +169,18 @@ pub struct Site {
     pub symlinks: Symlinks,
     /// For text types; empty: none is sent.
     pub charset: String,
+    /// `None`: where `[log] access` says.
+    pub access_log: Option<LogTarget>,
+    /// In the order of the file; they run from top to bottom.
+    pub rules: Vec<Rule>,
+}
+
+impl Config {
+    /// The sockets to open for plain HTTP: those of the server and of the sites, each once, without those that a wider one takes
+    /// connections for (then the address that a connection was made to says which sites answer).
+    pub fn addresses(&self) -> Vec<Listen> {
+        listen::without_covered(self.server.listen.iter().chain(self.sites.iter().flat_map(|site| &site.listen)))
+    }
 }
 
 /// Which symbolic links beneath a root are followed.

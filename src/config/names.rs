@@ -18,23 +18,15 @@ pub(super) struct Names {
 pub(super) const FILE: Names = Names {
     table: "",
     label: "the file",
-    keys: &["server", "jail", "log", "limits", "site"],
-    planned: &["include", "mime", "tls", "acme", "users", "backend", "auth"],
+    keys: &["include", "server", "jail", "log", "mime", "limits", "site"],
+    planned: &["tls", "acme", "users", "backend", "auth"],
 };
 
 pub(super) const SERVER: Names = Names {
     table: "server",
     label: "[server]",
-    keys: &["user", "group", "workers", "listen", "server_header"],
-    planned: &[
-        "tls_listen",
-        "control_socket",
-        "pid_file",
-        "spool",
-        "spool_max",
-        "proxy_protocol_from",
-        "trusted_proxies",
-    ],
+    keys: &["user", "group", "workers", "listen", "control_socket", "pid_file", "server_header"],
+    planned: &["tls_listen", "spool", "spool_max", "proxy_protocol_from", "trusted_proxies"],
 };
 
 pub(super) const JAIL: Names = Names {
@@ -48,6 +40,14 @@ pub(super) const LOG: Names = Names {
     table: "log",
     label: "[log]",
     keys: &["access", "error", "level", "format"],
+    planned: &[],
+};
+
+/// Any media type is a key of it.
+pub(super) const MIME: Names = Names {
+    table: "mime",
+    label: "[mime]",
+    keys: &[],
     planned: &[],
 };
 
@@ -71,9 +71,19 @@ pub(super) const LIMITS: Names = Names {
 pub(super) const SITE: Names = Names {
     table: "site",
     label: "[[site]]",
-    keys: &["name", "root", "index", "listing", "hidden", "symlinks", "charset"],
-    planned: &[
+    keys: &[
+        "name",
         "listen",
+        "root",
+        "index",
+        "listing",
+        "hidden",
+        "symlinks",
+        "charset",
+        "access_log",
+        "rule",
+    ],
+    planned: &[
         "tls_listen",
         "htaccess",
         "users",
@@ -84,8 +94,6 @@ pub(super) const SITE: Names = Names {
         "http2",
         "compress",
         "error_pages",
-        "access_log",
-        "rule",
         "min_version",
         "key_isolation",
         "session_tickets",
@@ -95,19 +103,52 @@ pub(super) const SITE: Names = Names {
     ],
 };
 
-/// Every table that this version reads.
-const TABLES: [&Names; 5] = [&SERVER, &JAIL, &LOG, &LIMITS, &SITE];
+pub(super) const RULE: Names = Names {
+    table: "rule",
+    label: "[[site.rule]]",
+    keys: &[
+        "path",
+        "regex",
+        "method",
+        "client",
+        "host",
+        "request_header",
+        "exists",
+        "header",
+        "expires",
+        "allow",
+        "deny",
+        "body",
+        "listing",
+        "index",
+        "root",
+        "alias",
+        "redirect",
+        "status",
+        "rewrite",
+        "try",
+        "respond",
+        "respond_body",
+    ],
+    planned: &["backend", "cgi", "auth", "rate", "requests", "compress", "cache", "check"],
+};
 
-/// Every key of the configuration file, with the table it stands in.
+/// Every table that this version reads.
+const TABLES: [&Names; 7] = [&SERVER, &JAIL, &LOG, &MIME, &LIMITS, &SITE, &RULE];
+
+/// Every key of the configuration file, with the table it stands in: `site.rule` is that of the rules.
 pub fn known_keys() -> impl Iterator<Item = (&'static str, &'static str)> {
     TABLES
         .into_iter()
-        .flat_map(|names| names.keys.iter().map(|key| (names.table, *key)))
+        .flat_map(|names| names.keys.iter().map(|key| (names.label.trim_matches(['[', ']']), *key)))
 }
 
 /// What is wrong with a key that `names` does not have, and what to do about it.
 pub(super) fn explain_unknown(names: &Names, key: &str) -> (String, String) {
     let shown = quoted(key);
+    if let Some(help) = beside_rule(names, key) {
+        return (format!("unknown key {shown} in {}", names.label), help);
+    }
     if names.planned.contains(&key) {
         let help = belongs(key).map_or(String::new(), |tables| format!("but {tables} has a key of that name"));
         return (format!("{shown} is not supported by this version"), help);
@@ -154,8 +195,28 @@ fn distance(written: &str, name: &str) -> Option<usize> {
     (shorter >= PREFIX_MIN && (written.starts_with(name) || name.starts_with(written))).then_some(allowed + 1)
 }
 
+/// In TOML a key after `[[site.rule]]` is the rule's, wherever the writer's indentation puts it.
+fn beside_rule(names: &Names, key: &str) -> Option<String> {
+    let has = |table: &Names| table.keys.contains(&key) || table.planned.contains(&key);
+    let in_rule = std::ptr::eq(names.label, RULE.label) && !has(&RULE) && has(&SITE);
+    let in_site = std::ptr::eq(names.label, SITE.label) && !has(&SITE) && has(&RULE);
+    let place = if in_rule {
+        "it belongs to the site, and so before the first [[site.rule]]: a key after that belongs to the rule"
+    } else if in_site {
+        "it belongs to a rule, and so behind a [[site.rule]]"
+    } else {
+        return None;
+    };
+    let planned = SITE.planned.contains(&key) || RULE.planned.contains(&key);
+    let later = if planned { "; this version does not support it" } else { "" };
+    Some(format!("{place}{later}"))
+}
+
 /// Where a key that stands in the wrong table belongs, when it has one place or a few.
 fn elsewhere(names: &Names, key: &str) -> Option<String> {
+    if key == "include" {
+        return Some("it belongs at the head of the file, before the first table".to_owned());
+    }
     if FILE.keys.contains(&key) && !names.table.is_empty() {
         return Some(format!("it is a table of its own: {}", as_written(&FILE, key)));
     }
@@ -173,7 +234,11 @@ fn belongs(key: &str) -> Option<String> {
         .filter(|table| table.keys.contains(&key))
         .map(|table| table.label)
         .collect();
-    (!labels.is_empty()).then(|| labels.join(" or "))
+    match labels.split_last() {
+        Some((last, [])) => Some((*last).to_owned()),
+        Some((last, others)) => Some(format!("{} or {last}", others.join(", "))),
+        None => None,
+    }
 }
 
 /// A name as the file would have it: a table in its brackets, a key in quotes.
@@ -225,13 +290,20 @@ mod tests {
     fn a_key_of_another_table_is_sent_there() {
         assert_eq!(
             explained(&SERVER, "listing"),
-            r#"unknown key "listing" in [server], it belongs in [[site]]"#
+            r#"unknown key "listing" in [server], it belongs in [[site]] or [[site.rule]]"#
         );
         assert_eq!(
             explained(&LOG, "root"),
-            r#"unknown key "root" in [log], it belongs in [jail] or [[site]]"#
+            r#"unknown key "root" in [log], it belongs in [jail], [[site]] or [[site.rule]]"#
         );
-        assert_eq!(explained(&FILE, "listen"), r#"unknown name "listen", it belongs in [server]"#);
+        assert_eq!(
+            explained(&FILE, "listen"),
+            r#"unknown name "listen", it belongs in [server] or [[site]]"#
+        );
+        assert_eq!(
+            explained(&SITE, "include"),
+            r#"unknown key "include" in [[site]], it belongs at the head of the file, before the first table"#
+        );
         assert_eq!(
             explained(&SITE, "limits"),
             r#"unknown key "limits" in [[site]], it is a table of its own: [limits]"#
@@ -250,7 +322,7 @@ mod tests {
         );
         assert_eq!(
             explained(&FILE, "x"),
-            r#"unknown name "x", known here: [server], [jail], [log], [limits], [[site]]"#
+            r#"unknown name "x", known here: "include", [server], [jail], [log], [mime], [limits], [[site]]"#
         );
         assert!(explained(&JAIL, &"m".repeat(10_000)).len() < 400);
     }
@@ -267,13 +339,33 @@ mod tests {
     #[test]
     fn what_is_planned_here_and_known_elsewhere_says_so() {
         assert_eq!(
-            explained(&SITE, "listen"),
-            r#""listen" is not supported by this version, but [server] has a key of that name"#
+            explained(&LIMITS, "body"),
+            r#""body" is not supported by this version, but [[site.rule]] has a key of that name"#
         );
         assert_eq!(explained(&SITE, "hsts"), r#""hsts" is not supported by this version, "#);
         assert_eq!(
-            explained(&SERVER, "contol_socket"),
-            r#"unknown key "contol_socket" in [server], did you mean "control_socket", which is not supported by this version?"#
+            explained(&SERVER, "tls_listne"),
+            r#"unknown key "tls_listne" in [server], did you mean "tls_listen", which is not supported by this version?"#
+        );
+    }
+
+    #[test]
+    fn a_key_that_fell_into_a_rule_is_sent_back_and_the_other_way_round() {
+        let site = "it belongs to the site, and so before the first [[site.rule]]: a key after that belongs to the rule";
+        for key in ["name", "charset", "hidden", "access_log"] {
+            assert_eq!(explained(&RULE, key), format!("unknown key {key:?} in [[site.rule]], {site}"));
+        }
+        assert_eq!(
+            explained(&RULE, "hsts"),
+            format!("unknown key \"hsts\" in [[site.rule]], {site}; this version does not support it")
+        );
+        let rule = "it belongs to a rule, and so behind a [[site.rule]]";
+        for key in ["path", "alias", "redirect", "respond", "try"] {
+            assert_eq!(explained(&SITE, key), format!("unknown key {key:?} in [[site]], {rule}"));
+        }
+        assert_eq!(
+            explained(&SITE, "backend"),
+            format!("unknown key \"backend\" in [[site]], {rule}; this version does not support it")
         );
     }
 
@@ -283,6 +375,7 @@ mod tests {
             let all: Vec<&&str> = names.keys.iter().chain(names.planned).collect();
             assert_eq!(all.iter().collect::<HashSet<_>>().len(), all.len(), "{}", names.label);
         }
-        assert_eq!(TABLES.map(|names| names.table).as_slice(), FILE.keys);
+        let tables: Vec<&str> = TABLES.iter().map(|names| names.table).filter(|table| *table != "rule").collect();
+        assert_eq!(tables, FILE.keys[1..]);
     }
 }

@@ -2,13 +2,14 @@
 
 use super::diagnostic::{Faults, quoted};
 use super::document::Text;
+use super::listen;
 use std::path::{Component, Path, PathBuf};
 
 /// The absolute path of a directory that may be shown to a confined role; reported and `None` when it is not one.
 ///
 /// `/` is refused: a jail that shows the whole system is none.
-pub(super) fn directory(text: &Text<'_>, base: &Path, faults: &mut Faults<'_>) -> Option<PathBuf> {
-    let path = file(text, base, faults)?;
+pub(super) fn directory(text: &Text<'_>, faults: &mut Faults<'_>) -> Option<PathBuf> {
+    let path = file(text, faults)?;
     if path == Path::new("/") {
         faults.report(
             text.at.clone(),
@@ -20,9 +21,42 @@ pub(super) fn directory(text: &Text<'_>, base: &Path, faults: &mut Faults<'_>) -
     Some(path)
 }
 
-/// The absolute path, without `.` and `..`; reported and `None` when there is none. A relative path starts at `base`, which is absolute.
-pub(super) fn file(text: &Text<'_>, base: &Path, faults: &mut Faults<'_>) -> Option<PathBuf> {
-    match resolve(text.value, base) {
+/// The path of a socket: one that fits into an address.
+pub(super) fn socket(text: &Text<'_>, faults: &mut Faults<'_>) -> Option<PathBuf> {
+    let path = file(text, faults)?;
+    let fault = if path == Path::new("/") || text.value.ends_with('/') {
+        Some(("is a directory", "expected the path of a socket".to_owned()))
+    } else if !listen::fits_a_socket(&path) {
+        let help = format!("expected at most {} bytes", listen::SOCKET_PATH_MAX);
+        Some(("is too long for a socket", help))
+    } else {
+        None
+    };
+    if let Some((what, help)) = fault {
+        faults.report(text.at.clone(), format!("{} {what}", quoted(text.value)), help);
+        return None;
+    }
+    Some(path)
+}
+
+/// The path of a file that is not a directory, as far as its text tells.
+pub(super) fn regular(text: &Text<'_>, faults: &mut Faults<'_>) -> Option<PathBuf> {
+    let path = file(text, faults)?;
+    if matches!(text.value.rsplit('/').next(), Some("" | "." | "..")) {
+        faults.report(
+            text.at.clone(),
+            format!("{} is a directory", quoted(text.value)),
+            "expected the path of a file",
+        );
+        return None;
+    }
+    Some(path)
+}
+
+/// The absolute path, without `.` and `..`; reported and `None` when there is none. A relative path starts at the directory of the file it
+/// stands in.
+pub(super) fn file(text: &Text<'_>, faults: &mut Faults<'_>) -> Option<PathBuf> {
+    match resolve(text.value, faults.directory(text.at.start)) {
         Ok(path) => Some(path),
         Err((what, help)) => {
             faults.report(text.at.clone(), what, help);

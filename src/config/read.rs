@@ -1,42 +1,39 @@
 //! The configuration file read as a whole: every fault is found in one pass. Run by the parent, before it serves, and by the commands.
 //!
-//! The one file here that does I/O: it reads the configuration file, and nothing else. Users, directories and
+//! Only this file and `include` do I/O: they read the configuration's files, and nothing else. Users, directories and
 //! addresses are only checked for what their text can tell; that they exist is found out where they are used.
 
+use super::danger::Shown;
 use super::diagnostic::{Diagnostics, Faults};
-use super::document::{self, Table};
-use super::{Config, Level, Log, LogTarget, Server, paths};
-use super::{jail, limits, log, names, server, site};
-use std::fs::OpenOptions;
-use std::io::{self, Read};
+use super::document::{self, Part, Table};
+use super::include::{Source, Unreadable};
+use super::{Config, Listen, Log, LogTarget, Server};
+use super::{danger, include, jail, limits, log, mime, names, paths, server, site};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use toml::de::DeTable;
 
-/// The configuration in `file`, or everything that is wrong with it. Relative paths start at the file's directory.
+/// The configuration in `file` and the files it includes, or everything that is wrong with them. Relative paths start at the directory of
+/// the file that they stand in.
 pub fn load(file: &Path) -> Result<Config, Diagnostics> {
-    let text = read_bounded(file).map_err(|error| Diagnostics::of_file(file, format!("cannot be read: {}", plain(&error)), ""))?;
-    // Links are followed here, so that a ".." in the file is the parent of the directory where the file is, as the kernel sees it.
-    let directory = std::fs::canonicalize(parent(file))
-        .map_err(|error| Diagnostics::of_file(file, format!("directory cannot be read: {}", plain(&error)), ""))?;
-    match String::from_utf8(text) {
-        Ok(text) => parse_in(&text, file, &directory),
-        Err(error) => {
-            let text = String::from_utf8_lossy(error.as_bytes()).into_owned();
-            let offset = error.utf8_error().valid_up_to();
-            let mut faults = Faults::new(file, &text);
-            faults.report(
-                offset..offset + char::REPLACEMENT_CHARACTER.len_utf8(),
-                "not UTF-8",
-                "expected TOML, which is UTF-8",
-            );
+    match Source::read(file.to_owned()) {
+        Ok(main) => read(&main),
+        Err(Unreadable::NoFile(why)) => Err(Diagnostics::of_file(file, why, "")),
+        Err(Unreadable::NoText(source, fault)) => {
+            let mut faults = Faults::new(&source.file, &source.directory, &source.text);
+            faults.report(fault.0, fault.1, fault.2);
             Err(faults.into_diagnostics())
         }
     }
 }
 
-/// The configuration that `text` is, as if it stood in `file`.
+/// The configuration that `text` is, as if it stood in `file`; the files that it includes are read.
 pub fn parse(text: &str, file: &Path) -> Result<Config, Diagnostics> {
-    parse_in(text, file, &paths::absolute(parent(file)))
+    read(&Source {
+        file: file.to_owned(),
+        directory: paths::absolute(include::parent(file)),
+        text: text.to_owned(),
+    })
 }
 
 /// The configuration of `anchorite serve`: one directory, listed, for every name; everything told on stderr.
@@ -46,85 +43,77 @@ pub fn serve(directory: PathBuf, listen: SocketAddr) -> Config {
     let server = Server {
         user: None,
         group: None,
-        listen: vec![listen],
+        listen: vec![Listen::Tcp(listen)],
+        control_socket: None,
+        pid_file: None,
         ..server::default()
     };
     let log = Log {
         access: LogTarget::Stderr,
         error: LogTarget::Stderr,
-        level: Level::Notice,
+        ..log::default()
     };
     Config {
         server,
         jail: jail::default(),
         log,
+        mime: Vec::new(),
         limits: limits::default(),
         sites: vec![site],
     }
 }
 
-fn parse_in(text: &str, file: &Path, base: &Path) -> Result<Config, Diagnostics> {
-    let mut faults = Faults::new(file, text);
-    let document = document::parse(text, &mut faults);
-    let top = Table::top(&document, &mut faults);
+fn read(main: &Source) -> Result<Config, Diagnostics> {
+    let mut faults = Faults::new(&main.file, &main.directory, &main.text);
+    let document = document::parse(&main.text, 0, &mut faults);
+    let included = include::read(&document, main, &mut faults);
+    let mut parts = vec![Part {
+        entries: &document,
+        shift: 0,
+    }];
+    // Read to the end before anything is borrowed from it.
+    let documents: Vec<(usize, DeTable<'_>)> = included
+        .iter()
+        .map(|source| {
+            let shift = faults.add(&source.file, &source.directory, &source.text);
+            (shift, document::parse(&source.text, shift, &mut faults))
+        })
+        .collect();
+    parts.extend(documents.iter().map(|(shift, entries)| Part { entries, shift: *shift }));
+    let files = std::iter::once(main).chain(&included).flat_map(Source::paths).collect();
+    let config = read_top(parts, files, &mut faults);
+    faults.finish(config)
+}
+
+fn read_top(parts: Vec<Part<'_>>, files: Vec<PathBuf>, faults: &mut Faults<'_>) -> Config {
+    let top = Table::top(parts, faults);
+    include::refuse_nested(&top, faults);
     let server = top
-        .table(&names::SERVER, &mut faults)
-        .map_or_else(server::default, |table| server::read(&table, &mut faults));
+        .table(&names::SERVER, faults)
+        .map_or_else(server::default, |table| server::read(&table, faults));
     let log = top
-        .table(&names::LOG, &mut faults)
-        .map_or_else(log::default, |table| log::read(&table, base, &mut faults));
+        .table(&names::LOG, faults)
+        .map_or_else(log::default, |table| log::read(&table, faults));
+    let mime = mime::read(&top, faults);
     let limits = top
-        .table(&names::LIMITS, &mut faults)
-        .map_or_else(limits::default, |table| limits::read(&table, &mut faults));
-    let sites = site::read(&top, base, &mut faults);
+        .table(&names::LIMITS, faults)
+        .map_or_else(limits::default, |table| limits::read(&table, faults));
+    let mut shown = Shown::default();
+    let sites = site::read(&top, &server, &mut shown, faults);
     let jail = top
-        .table(&names::JAIL, &mut faults)
-        .map_or_else(jail::default, |table| jail::read(&table, base, &sites, &mut faults));
-    let sites = sites.into_iter().map(|read| read.site).collect();
-    faults.finish(Config {
+        .table(&names::JAIL, faults)
+        .map_or_else(jail::default, |table| jail::read(&table, &mut shown, faults));
+    let config = Config {
         server,
         jail,
         log,
+        mime,
         limits,
         sites,
-    })
+    };
+    danger::check(&config, &files, &shown, faults);
+    config
 }
-
-/// The directory that the file is in.
-fn parent(file: &Path) -> &Path {
-    match file.parent() {
-        Some(directory) if !directory.as_os_str().is_empty() => directory,
-        Some(_) | None => Path::new("."),
-    }
-}
-
-fn read_bounded(file: &Path) -> io::Result<Vec<u8>> {
-    // Opening a fifo would wait for its writer, and reading a device need not end.
-    if !std::fs::metadata(file)?.is_file() {
-        return Err(io::Error::other("not a regular file"));
-    }
-    let mut text = Vec::new();
-    OpenOptions::new()
-        .read(true)
-        .open(file)?
-        .take(FILE_MAX + 1)
-        .read_to_end(&mut text)?;
-    match u64::try_from(text.len()) {
-        Ok(length) if length <= FILE_MAX => Ok(text),
-        Ok(_) | Err(_) => Err(io::Error::other("larger than 16 MiB")),
-    }
-}
-
-/// The system's words without its number, beginning in lower case as all our messages do.
-fn plain(error: &io::Error) -> String {
-    let text = error.to_string();
-    let mut words = text.split(" (os error").next().unwrap_or("").chars();
-    let first = words.next().map(|c| c.to_ascii_lowercase());
-    first.into_iter().chain(words).collect()
-}
-
-/// Bytes of a configuration file: thousands of sites, yet nothing that could fill the memory.
-const FILE_MAX: u64 = 16 << 20;
 
 /// What is said about a file of this text: `LINE:COLUMN: what, help` for each fault.
 #[cfg(test)]
@@ -159,13 +148,15 @@ mod tests {
     use super::super::{Site, known_keys};
 
     /// Every key, each with a value that is not the default.
-    const WHOLE: &str = r##"# é
+    pub(in crate::config) const WHOLE: &str = r##"# é
 [server]
 user = "www-data"
 group = "www-data"
 workers = 2
 listen = ["[::]:80", "127.0.0.1:8080"]
 server_header = "x"
+control_socket = "/run/c"
+pid_file = "p"
 
 [jail]
 mode = "chroot"
@@ -177,7 +168,10 @@ allow_missing = ["landlock"]
 access = "stderr"
 error = "stderr"
 level = "info"
-format = "combined"
+format = "json"
+
+[mime]
+"application/x" = ["x"]
 
 [limits]
 connections = 20
@@ -198,12 +192,47 @@ listing = true
 hidden = [".*", "#*#"]
 symlinks = "inside"
 charset = "iso-8859-1"
+listen = ["unix:/run/x.sock"]
+access_log = "syslog"
+
+[[site.rule]]
+path = ["/a/*", "*.b/*"]
+method = "GET"
+client = ["10.0.0.0/8", "::1"]
+host = "*.example.org"
+request_header = { User-Agent = "*bot*" }
+exists = "none"
+header = { X-A = "{1}", B = "" }
+expires = "30d"
+allow = "127.0.0.1"
+deny = ["0.0.0.0/0"]
+body = "1GiB"
+listing = false
+index = ["a", "b"]
+redirect = "/b/{1}?{query}"
+status = 301
+
+[[site.rule]]
+regex = "^/a/([a-z]+)$"
+root = "/srv/x/{1}"
+[[site.rule]]
+path = "/y/*"
+alias = "/srv/y"
+[[site.rule]]
+rewrite = "/z{path}?a={host}"
+[[site.rule]]
+try = ["{path}", "{path}/", "/i"]
+[[site.rule]]
+respond = 404
+respond_body = "no {{ {path}"
+[[site.rule]]
+respond = "health"
 "##;
 
     #[test]
     fn the_whole_is_read() {
         assert_eq!(told(&WHOLE.replace("\"[::]:80\"", "\"[::1]:80\"")), [""; 0]);
-        for (_, key) in known_keys() {
+        for (_, key) in known_keys().filter(|(_, key)| !["include", "rule"].contains(key)) {
             assert!(WHOLE.contains(&format!("\n{key} = ")), "{key}");
         }
     }
@@ -211,15 +240,15 @@ charset = "iso-8859-1"
     #[test]
     fn every_key_that_is_known_is_read() {
         for (table, key) in known_keys() {
-            let header = if table == "site" {
-                "[[site]]".to_owned()
-            } else {
-                format!("[{table}]")
+            let (header, before, line) = match table {
+                "site" => ("[[site]]".to_owned(), "", 2),
+                "site.rule" => ("[[site.rule]]".to_owned(), "[[site]]\n", 3),
+                table => (format!("[{table}]"), "", 2),
             };
-            let said = told(&format!("{header}\n{key} = 1979-05-27\n"));
-            let expected = format!("2:{}: \"{key}\" in {header} is a date or time, expected ", key.len() + 4);
+            let said = told(&format!("{before}{header}\n{key} = 1979-05-27\n"));
+            let expected = format!("{line}:{}: \"{key}\" in {header} is a date or time, expected ", key.len() + 4);
             // `root` of [jail] is told that it has no business there.
-            let misplaced = (table, key) == ("jail", "root");
+            let misplaced = [("jail", "root"), ("site", "rule")].contains(&(table, key));
             assert!(
                 misplaced || said.iter().any(|said| said.starts_with(&expected)),
                 "{table}.{key}: {said:?}"
@@ -247,18 +276,14 @@ charset = "iso-8859-1"
 
     #[test]
     fn what_a_later_version_has_is_refused_at_its_place() {
-        assert_eq!(
-            told("include = []\n[[site]]\nroot = \"/a\"\n"),
-            ["1:1: \"include\" is not supported by this version"]
-        );
-        let text = "[[site]]\nroot = \"/a\"\n  [[site.rule]]\n  path = \"*.php\"\n[backend.php]\ntype = \"fastcgi\"\n\
+        let text = "[[site]]\nroot = \"/a\"\n  [[site.rule]]\n  path = \"*.php\"\n  backend = \"php\"\n[backend.php]\ntype = \"fastcgi\"\n\
                     [server]\ntls_listen = []\n";
         assert_eq!(
             told(text),
             [
-                "3:10: \"rule\" is not supported by this version",
-                "5:2: \"backend\" is not supported by this version",
-                "8:1: \"tls_listen\" is not supported by this version",
+                "5:3: \"backend\" is not supported by this version",
+                "6:2: \"backend\" is not supported by this version",
+                "9:1: \"tls_listen\" is not supported by this version",
             ]
         );
     }
@@ -303,7 +328,7 @@ charset = "iso-8859-1"
             told(directory.path()),
             format!("{}: cannot be read: not a regular file", directory.path().display())
         );
-        std::fs::File::create(&file).unwrap().set_len(FILE_MAX + 1).unwrap();
+        std::fs::File::create(&file).unwrap().set_len((16 << 20) + 1).unwrap();
         assert_eq!(told(&file), format!("{}: cannot be read: larger than 16 MiB", file.display()));
         std::fs::write(&file, b"# \xc3\xa9\n# \xff\n").unwrap();
         let expected = format!(

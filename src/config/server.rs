@@ -1,27 +1,37 @@
 //! `[server]`: read and checked. Does no I/O: that the user exists and the addresses are free is found out where they are used.
 
-use super::Server;
 use super::diagnostic::{Faults, quoted};
 use super::document::{Item, Table, Text};
-use std::net::{IpAddr, SocketAddr};
+use super::{Listen, Server, listen, paths};
+use std::net::SocketAddr;
+use std::path::PathBuf;
 
 pub(super) fn read(table: &Table<'_>, faults: &mut Faults<'_>) -> Server {
     let mut server = default();
-    if let Some(item) = table.item("user") {
+    if let Some(item) = table.item("user", faults) {
         server.user = read_account(&item, "user", faults);
         // Whoever names another user means that user's own group, not ours.
         server.group = None;
     }
-    if let Some(item) = table.item("group") {
+    if let Some(item) = table.item("group", faults) {
         server.group = read_account(&item, "group", faults);
     }
-    if let Some(workers) = table.item("workers").and_then(|item| item.number(0..=WORKERS_MAX, faults)) {
+    if let Some(workers) = table.item("workers", faults).and_then(|item| item.number(0..=WORKERS_MAX, faults)) {
         server.workers = u16::try_from(workers).unwrap_or(0);
     }
-    if let Some(item) = table.item("listen") {
-        server.listen = read_listen(&item, faults);
+    if let Some(item) = table.item("listen", faults) {
+        server.listen = listen::read(&item, faults);
+        if item.is_empty_list() {
+            faults.report(item.at.clone(), "\"listen\" in [server] has no address", listen::HELP);
+        }
     }
-    if let Some(text) = table.item("server_header").and_then(|item| item.text("a string", faults)) {
+    if let Some(item) = table.item("control_socket", faults) {
+        server.control_socket = read_path(&item, paths::socket, faults);
+    }
+    if let Some(item) = table.item("pid_file", faults) {
+        server.pid_file = read_path(&item, paths::regular, faults);
+    }
+    if let Some(text) = table.item("server_header", faults).and_then(|item| item.text("a string", faults)) {
         server.server_header = read_header_value(&text, faults);
     }
     server
@@ -32,9 +42,9 @@ pub(super) fn default() -> Server {
         user: Some(ACCOUNT.to_owned()),
         group: Some(ACCOUNT.to_owned()),
         workers: 0,
-        listen: vec![SocketAddr::from(([0u16; 8], 80))],
-        control_socket: None,
-        pid_file: None,
+        listen: vec![Listen::Tcp(SocketAddr::from(([0u16; 8], 80)))],
+        control_socket: Some(PathBuf::from("/run/anchorite/control.sock")),
+        pid_file: Some(PathBuf::from("/run/anchorite/anchorite.pid")),
         server_header: "anchorite".to_owned(),
     }
 }
@@ -69,59 +79,13 @@ fn read_account(item: &Item<'_>, what: &str, faults: &mut Faults<'_>) -> Option<
     Some(text.value.to_owned())
 }
 
-/// Addresses, no two of which the kernel would refuse to bind together.
-fn read_listen(item: &Item<'_>, faults: &mut Faults<'_>) -> Vec<SocketAddr> {
-    let texts = item.texts(LISTEN_EXPECTED, faults).unwrap_or_default();
-    let mut taken: Vec<(SocketAddr, Text<'_>)> = Vec::new();
-    for text in texts {
-        if text.value.starts_with("unix:") {
-            faults.report(
-                text.at.clone(),
-                format!("{} is not supported by this version", quoted(text.value)),
-                LISTEN_HELP,
-            );
-            continue;
-        }
-        let Ok(address) = text.value.parse::<SocketAddr>() else {
-            faults.report(
-                text.at.clone(),
-                format!("{} is not an address with a port", quoted(text.value)),
-                LISTEN_HELP,
-            );
-            continue;
-        };
-        match taken.iter().find(|(other, _)| overlap(*other, address)) {
-            Some((other, first)) => {
-                let help = format!("given as \"{other}\" at {}", faults.place_name(first.at.start));
-                faults.report(text.at.clone(), format!("{} is already listened on", quoted(text.value)), help);
-            }
-            None => taken.push((address, text)),
-        }
+/// A path for the service's own use; `None`: `""`, or reported.
+fn read_path(item: &Item<'_>, read: fn(&Text<'_>, &mut Faults<'_>) -> Option<PathBuf>, faults: &mut Faults<'_>) -> Option<PathBuf> {
+    let text = item.text("a path, or \"\" for none", faults)?;
+    if text.value.is_empty() {
+        return None;
     }
-    if item.is_empty_list() {
-        faults.report(item.at.clone(), "\"listen\" in [server] has no address", LISTEN_HELP);
-    }
-    taken.into_iter().map(|(address, _)| address).collect()
-}
-
-/// Whether two sockets would want the same address: `[::]` also takes IPv4.
-fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
-    let takes = |all: SocketAddr, part: SocketAddr| match (all.ip().to_canonical(), part.ip().to_canonical()) {
-        (IpAddr::V6(all), _) if all.is_unspecified() => true,
-        (IpAddr::V4(all), IpAddr::V4(_)) if all.is_unspecified() => true,
-        (IpAddr::V4(one), IpAddr::V4(other)) => one == other,
-        (IpAddr::V6(one), IpAddr::V6(other)) => one == other && scope(all) == scope(part),
-        (IpAddr::V4(_), IpAddr::V6(_)) | (IpAddr::V6(_), IpAddr::V4(_)) => false,
-    };
-    one.port() == other.port() && (takes(one, other) || takes(other, one))
-}
-
-/// A link-local address is another on each interface.
-fn scope(address: SocketAddr) -> u32 {
-    match address {
-        SocketAddr::V6(address) => address.scope_id(),
-        SocketAddr::V4(_) => 0,
-    }
+    read(&text, faults)
 }
 
 /// What may stand in a header without changing the message around it: RFC 9110, section 5.5.
@@ -144,8 +108,6 @@ const ACCOUNT: &str = "anchorite";
 const WORKERS_MAX: u32 = 1024;
 /// Bytes of the `Server` header, so that a head still fits its buffer.
 const SERVER_HEADER_MAX: usize = 128;
-const LISTEN_EXPECTED: &str = "a list of addresses with ports, such as [\"[::]:80\"]";
-const LISTEN_HELP: &str = "expected an address with a port, such as \"[::]:80\" or \"127.0.0.1:8080\"";
 
 #[cfg(test)]
 mod tests {
@@ -164,7 +126,7 @@ mod tests {
             (server.user.as_deref(), server.group.as_deref(), server.workers),
             (Some("anchorite"), Some("anchorite"), 0)
         );
-        assert_eq!(server.listen, ["[::]:80".parse().unwrap()]);
+        assert_eq!(server.listen, [Listen::Tcp("[::]:80".parse().unwrap())]);
         assert_eq!(server.server_header, "anchorite");
         assert_eq!(with_a_site("[server]").server, default());
     }
@@ -178,7 +140,10 @@ mod tests {
             (server.user.as_deref(), server.group.as_deref(), server.workers),
             (Some("www-data"), Some("33"), 1024)
         );
-        assert_eq!(server.listen, ["0.0.0.0:80".parse().unwrap(), "[::1]:81".parse().unwrap()]);
+        assert_eq!(
+            server.listen,
+            ["0.0.0.0:80", "[::1]:81"].map(|address| Listen::Tcp(address.parse().unwrap()))
+        );
         assert_eq!(server.server_header, "");
     }
 
@@ -241,67 +206,36 @@ mod tests {
     }
 
     #[test]
-    fn an_address_needs_a_port() {
-        for address in [
-            "80",
-            ":80",
-            "[::]",
-            "127.0.0.1",
-            "localhost:80",
-            "*:80",
-            "127.0.0.1:65536",
-            "::1:80",
-            "",
+    fn the_services_own_files_have_paths() {
+        let server = with_a_site("[server]\ncontrol_socket = \"s\"\npid_file = \"../p\"").server;
+        assert_eq!(
+            (server.control_socket, server.pid_file),
+            (Some("/etc/anchorite/s".into()), Some("/etc/p".into()))
+        );
+        let server = with_a_site("[server]\ncontrol_socket = \"\"\npid_file = \"\"").server;
+        assert_eq!((server.control_socket, server.pid_file), (None, None));
+        for (line, said_of_it) in [
+            (
+                "control_socket = 1",
+                "2:18: \"control_socket\" in [server] is an integer, expected a path, or \"\" for none",
+            ),
+            (
+                "control_socket = \"/\"",
+                "2:18: \"/\" is a directory, expected the path of a socket",
+            ),
+            (
+                "pid_file = \"/run/\"",
+                "2:12: \"/run/\" is a directory, expected the path of a file",
+            ),
+            ("pid_file = \"a\\u0000\"", "2:12: \"a\\0\" holds a NUL, expected a path"),
         ] {
-            assert_eq!(
-                said(&format!("listen = [\"{address}\"]")),
-                [format!("2:11: \"{address}\" is not an address with a port, {LISTEN_HELP}")],
-            );
+            assert_eq!(said(line), [said_of_it]);
         }
-        assert_eq!(
-            said("listen = \"[::]:80\""),
-            [format!("2:10: \"listen\" in [server] is a string, expected {LISTEN_EXPECTED}")]
+        let long = said(&format!("control_socket = \"/{}\"", "a".repeat(107)));
+        assert!(
+            long[0].ends_with("is too long for a socket, expected at most 107 bytes"),
+            "{long:?}"
         );
-        assert_eq!(
-            said("listen = [80]"),
-            [format!("2:11: \"listen\" in [server] holds an integer, expected {LISTEN_EXPECTED}")]
-        );
-        assert_eq!(
-            said("listen = []"),
-            [format!("2:10: \"listen\" in [server] has no address, {LISTEN_HELP}")]
-        );
-        assert_eq!(
-            said("listen = [\"unix:/run/x\"]"),
-            [format!("2:11: \"unix:/run/x\" is not supported by this version, {LISTEN_HELP}")]
-        );
-    }
-
-    #[test]
-    fn an_address_given_twice_is_told_with_both_places() {
-        for (first, second) in [
-            ("[::]:80", "[::]:80"),
-            ("[::]:80", "0.0.0.0:80"),
-            ("[::]:80", "10.0.0.1:80"),
-            ("[::]:80", "[::1]:80"),
-            ("0.0.0.0:80", "127.0.0.1:80"),
-            ("127.0.0.1:80", "0.0.0.0:80"),
-            ("127.0.0.1:80", "[::ffff:127.0.0.1]:80"),
-        ] {
-            assert_eq!(
-                said(&format!("listen = [\n\"{first}\",\n\"{second}\"]")),
-                [format!(
-                    "4:1: \"{second}\" is already listened on, given as \"{first}\" at /etc/anchorite/anchorite.toml:3:1"
-                )]
-            );
-        }
-        for (first, second) in [
-            ("[::]:80", "[::]:81"),
-            ("0.0.0.0:80", "[::1]:80"),
-            ("[fe80::1%1]:80", "[fe80::1%2]:80"),
-            ("127.0.0.1:80", "127.0.0.2:80"),
-        ] {
-            assert_eq!(said(&format!("listen = [\"{first}\", \"{second}\"]")), [""; 0]);
-        }
     }
 
     #[test]

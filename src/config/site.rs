@@ -1,43 +1,54 @@
 //! `[[site]]`: read and checked. Does no I/O.
 
+use super::danger::Shown;
 use super::diagnostic::{Faults, quoted};
 use super::document::{Item, Table, Text};
-use super::names;
-use super::{Site, Symlinks, paths};
+use super::mime::is_token;
+use super::rules::{self, Regexes};
+use super::{Listen, Server, Site, Symlinks, listen, log, names, paths};
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-/// A site, and where its root stands if it is given.
-pub(super) struct Read {
-    pub(super) site: Site,
-    pub(super) root_at: std::ops::Range<usize>,
-}
-
-/// Every site of the document, in order.
-pub(super) fn read(top: &Table<'_>, base: &Path, faults: &mut Faults<'_>) -> Vec<Read> {
-    let mut taken = HashMap::new();
+/// Every site of the files, in order. The directories that they serve are added to `shown`.
+pub(super) fn read(top: &Table<'_>, server: &Server, shown: &mut Shown, faults: &mut Faults<'_>) -> Vec<Site> {
     let tables = top.tables(&names::SITE, faults);
-    if top.item("site").is_none_or(|item| item.is_empty_list()) {
+    if top.items("site").iter().all(Item::is_empty_list) {
         faults.report_missing(0..0, "no site is configured", "expected at least one [[site]] with a \"root\"");
     }
-    tables.iter().map(|table| read_one(table, base, &mut taken, faults)).collect()
+    let (mut taken, mut regexes) = (Taken::new(), Regexes::new());
+    let mut sites = Vec::new();
+    for table in &tables {
+        let mut site = read_one(table, shown, faults);
+        let listen = if site.listen.is_empty() { &server.listen } else { &site.listen };
+        let names = read_names(table, listen, &mut taken, faults);
+        site.name = names.unwrap_or(site.name);
+        site.rules = rules::read(table, shown, &mut regexes, faults);
+        sites.push(site);
+    }
+    sites
 }
+
+/// The names that sites have so far: where each was given, and the addresses that the site answers at.
+type Taken = HashMap<String, Vec<(usize, Vec<Listen>)>>;
 
 /// What a site is when only its root is given.
 pub(super) fn with_defaults(root: PathBuf) -> Site {
     Site {
         name: vec![String::new()],
+        listen: Vec::new(),
         root,
         index: vec!["index.html".to_owned()],
         listing: false,
         hidden: HIDDEN.map(str::to_owned).to_vec(),
         symlinks: Symlinks::Owner,
         charset: "utf-8".to_owned(),
+        access_log: None,
+        rules: Vec::new(),
     }
 }
 
-fn read_one(table: &Table<'_>, base: &Path, taken: &mut HashMap<String, usize>, faults: &mut Faults<'_>) -> Read {
-    let root = table.item("root");
+fn read_one(table: &Table<'_>, shown: &mut Shown, faults: &mut Faults<'_>) -> Site {
+    let root = table.item("root", faults);
     if root.is_none() {
         faults.report_missing(
             table.at.clone(),
@@ -48,34 +59,61 @@ fn read_one(table: &Table<'_>, base: &Path, taken: &mut HashMap<String, usize>, 
     let root_at = root.as_ref().map_or(table.at.clone(), |item| item.at.clone());
     let path = root
         .and_then(|item| item.text("a directory", faults))
-        .and_then(|text| paths::directory(&text, base, faults));
+        .and_then(|text| read_root(&text, faults));
     let mut site = with_defaults(path.unwrap_or_default());
-    site.name = read_names(table, taken, faults).unwrap_or(site.name);
-    if let Some(item) = table.item("index") {
-        site.index = read_list(&item, "a list of file names", faults, check_index);
+    shown.add(&site.root, root_at);
+    if let Some(item) = table.item("listen", faults) {
+        site.listen = listen::read(&item, faults);
     }
-    if let Some(item) = table.item("hidden") {
+    if let Some(item) = table.item("access_log", faults) {
+        site.access_log = log::read_access_log(&item, faults);
+    }
+    if let Some(item) = table.item("index", faults) {
+        site.index = read_index(&item, faults);
+    }
+    if let Some(item) = table.item("hidden", faults) {
         site.hidden = read_list(&item, "a list of patterns", faults, check_hidden);
     }
-    if let Some(listing) = table.item("listing").and_then(|item| item.boolean(faults)) {
+    if let Some(listing) = table.item("listing", faults).and_then(|item| item.boolean(faults)) {
         site.listing = listing;
     }
-    if let Some(symlinks) = table.item("symlinks").and_then(|item| item.choice(&SYMLINKS, faults)) {
+    if let Some(symlinks) = table.item("symlinks", faults).and_then(|item| item.choice(&SYMLINKS, faults)) {
         site.symlinks = symlinks;
     }
     if let Some(charset) = table
-        .item("charset")
+        .item("charset", faults)
         .and_then(|item| item.text("the name of a character set, or \"\"", faults))
     {
         site.charset = read_charset(&charset, faults);
     }
-    Read { site, root_at }
+    site
 }
 
-/// The names of a site, each on no other site.
-fn read_names(table: &Table<'_>, taken: &mut HashMap<String, usize>, faults: &mut Faults<'_>) -> Option<Vec<String>> {
-    let Some(item) = table.item("name") else {
-        take(String::new(), table.at.clone(), taken, faults);
+/// A capture in it would otherwise be a directory with braces in its name, silently.
+fn read_root(text: &Text<'_>, faults: &mut Faults<'_>) -> Option<PathBuf> {
+    if text.value.contains(['{', '}']) {
+        faults.report(
+            text.at.clone(),
+            format!(
+                "{} holds a brace, and captures in the \"root\" of a site are not supported by this version",
+                quoted(text.value)
+            ),
+            "expected a directory; a rule's \"root\" may hold captures",
+        );
+        return None;
+    }
+    paths::directory(text, faults)
+}
+
+/// Names of index files.
+pub(super) fn read_index(item: &Item<'_>, faults: &mut Faults<'_>) -> Vec<String> {
+    read_list(item, "a list of file names", faults, check_index)
+}
+
+/// The names of a site, each on no other site that answers at one of its addresses.
+fn read_names(table: &Table<'_>, listen: &[Listen], taken: &mut Taken, faults: &mut Faults<'_>) -> Option<Vec<String>> {
+    let Some(item) = table.item("name", faults) else {
+        take(String::new(), table.at.clone(), listen, taken, faults);
         return None;
     };
     let texts = item.text_or_texts("a host name or a list of them", faults)?;
@@ -90,7 +128,7 @@ fn read_names(table: &Table<'_>, taken: &mut HashMap<String, usize>, faults: &mu
     for text in &texts {
         match host_name(text.value) {
             Ok(name) => {
-                take(name.clone(), text.at.clone(), taken, faults);
+                take(name.clone(), text.at.clone(), listen, taken, faults);
                 list.push(name);
             }
             Err(help) => faults.report(text.at.clone(), format!("{} is not a host name", quoted(text.value)), help),
@@ -99,24 +137,23 @@ fn read_names(table: &Table<'_>, taken: &mut HashMap<String, usize>, faults: &mu
     Some(list)
 }
 
-fn take(name: String, at: std::ops::Range<usize>, taken: &mut HashMap<String, usize>, faults: &mut Faults<'_>) {
-    match taken.get(&name) {
-        Some(first) => {
-            let help = format!("first given at {}", faults.place_name(*first));
-            let what = match name.as_str() {
-                "" => "requests that match no name have a site already".to_owned(),
-                name => format!("{} is already the name of a site", quoted(name)),
-            };
-            faults.report(at, what, help);
-        }
-        None => {
-            taken.insert(name, at.start);
-        }
+fn take(name: String, at: std::ops::Range<usize>, listen: &[Listen], taken: &mut Taken, faults: &mut Faults<'_>) {
+    let others = taken.entry(name.clone()).or_default();
+    let meets = |theirs: &[Listen]| theirs.iter().any(|one| listen.iter().any(|other| one.overlaps(other)));
+    if let Some((first, _)) = others.iter().find(|(_, theirs)| meets(theirs)) {
+        let help = format!("first given at {}", faults.place_name(*first));
+        let what = match name.as_str() {
+            "" => "requests that match no name have a site already".to_owned(),
+            name => format!("{} is already the name of a site", quoted(name)),
+        };
+        faults.report(at, what, help);
+        return;
     }
+    others.push((at.start, listen.to_vec()));
 }
 
 /// A name as it is compared with a request's: lower case, without the root's dot. RFC 1123, section 2.1, and `_`, which is in use.
-fn host_name(written: &str) -> Result<String, &'static str> {
+pub(super) fn host_name(written: &str) -> Result<String, &'static str> {
     let name = written.to_ascii_lowercase();
     if name.is_empty() {
         return Ok(name);
@@ -186,8 +223,7 @@ fn check_hidden(pattern: &str) -> Result<(), &'static str> {
 
 /// It stands in a response header unquoted: RFC 9110, section 5.6.2, token.
 fn read_charset(text: &Text<'_>, faults: &mut Faults<'_>) -> String {
-    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
-    if !text.value.bytes().all(is_token) {
+    if !text.value.is_empty() && !is_token(text.value) {
         let help = "expected a token such as \"utf-8\", or \"\" to send none";
         faults.report(
             text.at.clone(),
@@ -204,7 +240,7 @@ const NAME_MAX: usize = 253;
 const LABEL_MAX: usize = 63;
 /// Dot files, editors' backups and autosaves.
 const HIDDEN: [&str; 4] = [".*", "*~", "*.bak", "#*#"];
-const SYMLINKS: [(&str, Symlinks); 4] = [
+pub(super) const SYMLINKS: [(&str, Symlinks); 4] = [
     ("never", Symlinks::Never),
     ("owner", Symlinks::Owner),
     ("inside", Symlinks::Inside),
@@ -213,9 +249,10 @@ const SYMLINKS: [(&str, Symlinks); 4] = [
 
 #[cfg(test)]
 mod tests {
-    use super::super::parse;
     use super::super::read::told;
+    use super::super::{LogTarget, parse};
     use super::*;
+    use std::path::Path;
 
     fn sites(text: &str) -> Vec<Site> {
         parse(text, Path::new("/etc/anchorite/anchorite.toml")).unwrap().sites
@@ -233,12 +270,15 @@ mod tests {
     fn the_defaults_are_those_of_the_manual() {
         let expected = Site {
             name: vec![String::new()],
+            listen: Vec::new(),
             root: PathBuf::from("/srv/www"),
             index: vec!["index.html".to_owned()],
             listing: false,
             hidden: vec![".*".to_owned(), "*~".to_owned(), "*.bak".to_owned(), "#*#".to_owned()],
             symlinks: Symlinks::Owner,
             charset: "utf-8".to_owned(),
+            access_log: None,
+            rules: Vec::new(),
         };
         assert_eq!(sites("[[site]]\nroot = \"/srv/www\"\n"), [expected]);
     }
@@ -246,15 +286,19 @@ mod tests {
     #[test]
     fn every_key_is_read() {
         let text = "[[site]]\nname = [\"a.example\", \"*.b.example\"]\nroot = \"www\"\nindex = [\"a.html\", \"b.html\"]\nlisting = true\n\
-                    hidden = []\nsymlinks = \"any\"\ncharset = \"\"\n[[site]]\nname = \"b\"\nroot = \"../www\"\nsymlinks = \"never\"\n";
+                    hidden = []\nsymlinks = \"any\"\ncharset = \"\"\naccess_log = \"b.log\"\nlisten = [\"[::1]:80\", \"unix:/run/b\"]\n\
+                    [[site]]\nname = \"b\"\nroot = \"../www\"\nsymlinks = \"never\"\n";
         let expected = Site {
             name: vec!["a.example".to_owned(), "*.b.example".to_owned()],
+            listen: vec![Listen::Tcp("[::1]:80".parse().unwrap()), Listen::Unix("/run/b".into())],
             root: PathBuf::from("/etc/anchorite/www"),
             index: vec!["a.html".to_owned(), "b.html".to_owned()],
             listing: true,
             hidden: Vec::new(),
             symlinks: Symlinks::Any,
             charset: String::new(),
+            access_log: Some(LogTarget::File("/etc/anchorite/b.log".into())),
+            rules: Vec::new(),
         };
         let read = sites(text);
         assert_eq!(read[0], expected);
@@ -332,6 +376,31 @@ mod tests {
     }
 
     #[test]
+    fn a_name_may_stand_twice_at_addresses_of_their_own() {
+        let site = |lines: &str| format!("[[site]]\nroot = \"/srv\"\n{lines}\n");
+        let both = |one: &str, other: &str| told(&format!("{}{}", site(one), site(other)));
+        for (one, other) in [
+            ("listen = [\"127.0.0.1:80\"]", "listen = [\"127.0.0.2:80\"]"),
+            ("", "listen = [\"[::]:81\"]"),
+            ("listen = [\"unix:/a\"]", "listen = [\"unix:/b\"]"),
+        ] {
+            assert_eq!(both(one, other), [""; 0], "{one} {other}");
+        }
+        for (one, other) in [
+            ("listen = []", "listen = [\"[::]:80\"]"),
+            ("", "listen = [\"127.0.0.1:80\"]"),
+            ("listen = [\"127.0.0.1:80\"]", "listen = [\"0.0.0.0:80\"]"),
+            ("listen = [\"unix:/a\"]", "listen = [\"unix:/b\", \"unix:/a\"]"),
+        ] {
+            assert_eq!(
+                both(one, other),
+                ["4:1: requests that match no name have a site already, first given at /etc/anchorite/anchorite.toml:1:1"],
+                "{one} {other}"
+            );
+        }
+    }
+
+    #[test]
     fn a_site_needs_a_root_and_a_file_needs_a_site() {
         assert_eq!(
             told("[[site]]\nname = \"a\"\n"),
@@ -364,6 +433,11 @@ mod tests {
                 "2:8: \"/a/../..\" has \"..\" after a name, expected \"..\" only at the beginning",
             ),
             ("\"a\\u0000\"", "2:8: \"a\\0\" holds a NUL, expected a path"),
+            (
+                "\"/srv/{1}\"",
+                "2:8: \"/srv/{1}\" holds a brace, and captures in the \"root\" of a site are not supported by this version, \
+                 expected a directory; a rule's \"root\" may hold captures",
+            ),
             ("1", "2:8: \"root\" in [[site]] is an integer, expected a directory"),
         ] {
             assert_eq!(told(&format!("[[site]]\nroot = {root}\n")), [said_of_it]);

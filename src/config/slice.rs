@@ -40,7 +40,7 @@ impl Config {
             limits: self.limits.clone(),
             server_header: self.server.server_header.clone(),
             level: self.log.level,
-            access_log: self.log.access != LogTarget::Off,
+            access_log: self.log.access != LogTarget::Off || self.sites.iter().any(writes_its_own_log),
         }
     }
 
@@ -48,6 +48,10 @@ impl Config {
     pub fn log_slice(&self) -> LogSlice {
         LogSlice { level: self.log.level }
     }
+}
+
+fn writes_its_own_log(site: &Site) -> bool {
+    site.access_log.as_ref().is_some_and(|target| *target != LogTarget::Off)
 }
 
 /// A slice as bytes.

@@ -2,7 +2,7 @@
 
 use crate::ipc::control::{self, Order};
 use crate::sys::epoll::{Interest, Poller};
-use crate::sys::socket;
+use crate::sys::{pid_file, socket};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -20,8 +20,9 @@ impl Control {
     /// # Errors
     /// Names the path and why: another service that runs, among others.
     pub(super) fn open(path: &Path) -> Result<Control, String> {
-        let fault = |fault: io::Error| format!("control socket \"{}\": {fault}", path.display());
-        let listener = socket::listen_local(path).map_err(fault)?;
+        let fault = |fault: String| format!("control socket \"{}\": {fault}", path.display());
+        pid_file::prepare_directory(path).map_err(fault)?;
+        let listener = socket::listen_local(path).map_err(|errno| fault(errno.to_string()))?;
         Ok(Control {
             listener: Some((listener, path.to_owned())),
             clients: Default::default(),

@@ -4,7 +4,7 @@
 use super::cell::Cells;
 use super::child::Nursery;
 use super::control::Control;
-use super::listen::Listener;
+use super::listen::{self, Listener};
 use super::reload::{Fixed, Source, prepare};
 use super::report::{self, announce};
 use super::supervise::{START_MS, Supervisor};
@@ -13,6 +13,7 @@ use crate::ipc::messages::ToParent;
 use crate::ipc::{Channel, Received, birth, lines};
 use crate::role::{Layer, Role};
 use crate::sys::epoll::{Interest, Poller};
+use crate::sys::manager::Manager;
 use crate::sys::policy::Policy;
 use crate::sys::privilege::{self, Identity};
 use crate::sys::process::{self, Executable};
@@ -43,12 +44,15 @@ pub fn run(config: Config, file: Option<PathBuf>, announcement: &Announce) -> u8
 }
 
 fn start(config: Config, file: Option<PathBuf>, announcement: &Announce) -> Result<Supervisor, String> {
+    let inherited = listen::inherited()?;
     process::reserve_standard_descriptors().map_err(|fault| format!("/dev/null: {fault}"))?;
     process::set_umask();
     let executable = Executable::running().map_err(|fault| format!("/proc/self/exe: {fault}"))?;
     let signals = Signals::block().map_err(|fault| format!("signals: {fault}"))?;
     let null = socket::null().map_err(|fault| format!("/dev/null: {fault}"))?;
+    let manager = Manager::open()?;
     let identity = identity(&config)?;
+    let pid_file = config.server.pid_file.clone();
     let control = config
         .server
         .control_socket
@@ -58,7 +62,9 @@ fn start(config: Config, file: Option<PathBuf>, announcement: &Announce) -> Resu
         .unwrap_or_default();
     let chrooted = matches!(config.jail.mode, JailMode::Chroot(_));
     let fixed = Fixed::of(&config);
-    let first = prepare(config, identity, &[])?;
+    let first = prepare(config, identity, &inherited)?;
+    listen::refuse_unnamed(&inherited, &first.listeners)?;
+    drop(inherited);
     process::raise_file_limit();
     clock::load_zone();
     title::clear_environment();
@@ -79,11 +85,14 @@ fn start(config: Config, file: Option<PathBuf>, announcement: &Announce) -> Resu
         fixed,
         watched: Vec::new(),
         looked: clock::monotonic_ms(),
+        again: None,
     };
-    let supervisor = Supervisor::start(nursery, source, signals, control, first)?;
+    let mut supervisor = Supervisor::start(nursery, source, signals, control, manager, first)?;
+    supervisor.write_pid_file(pid_file.as_deref())?;
     tell(announcement, &listeners);
     announce(&report::confinement(workers, identity, chrooted, &missing));
     announce("ready");
+    supervisor.tell_manager();
     Ok(supervisor)
 }
 

@@ -14,6 +14,8 @@ use crate::ipc::messages::{ToLog, ToParent, ToWorker};
 use crate::ipc::{Channel, Received, birth};
 use crate::role::{Layer, Role};
 use crate::sys::epoll::{Interest, Poller};
+use crate::sys::manager::Manager;
+use crate::sys::pid_file::PidFile;
 use crate::sys::process::{self, Ended};
 use crate::sys::signal::{Arrived, Signals};
 use crate::sys::{clock, panic, socket};
@@ -23,6 +25,9 @@ use std::os::fd::{AsFd, BorrowedFd};
 pub(super) struct Supervisor {
     nursery: Nursery,
     signals: Signals,
+    /// Removed before the control socket: when that is gone, nothing of the service is left.
+    pub(super) pid_file: Option<PidFile>,
+    pub(super) manager: Manager,
     poller: Poller,
     next_log_number: u16,
     stopping: Stopping,
@@ -64,6 +69,7 @@ impl Supervisor {
         source: Source,
         signals: Signals,
         control: Control,
+        manager: Manager,
         mut first: Prepared,
     ) -> Result<Supervisor, String> {
         let poller = Poller::new().map_err(|fault| format!("epoll: {fault}"))?;
@@ -76,6 +82,8 @@ impl Supervisor {
         let mut supervisor = Supervisor {
             nursery,
             signals,
+            pid_file: None,
+            manager,
             poller,
             next_log_number: 0,
             stopping: Stopping::No,
@@ -97,7 +105,7 @@ impl Supervisor {
 
     fn start_first(&mut self, first: Prepared) -> Result<(), String> {
         self.launch(0)?;
-        self.begin(first, None)?;
+        self.begin(first, &[])?;
         let deadline = clock::monotonic_ms() + START_MS;
         while self.generations.iter().any(|generation| generation.phase == Phase::Starting) {
             if clock::monotonic_ms() >= deadline {
@@ -115,6 +123,7 @@ impl Supervisor {
     pub(super) fn supervise(mut self) -> u8 {
         loop {
             let now = clock::monotonic_ms();
+            self.manager.beat(now);
             self.start_due(now);
             self.end_overdue(now);
             self.generations.retain(|generation| !generation.is_gone());
@@ -161,7 +170,7 @@ impl Supervisor {
                 }
                 Arrived::Stop => self.stop(STOP_GRACE_MS),
                 Arrived::Drain => self.stop(self.current().map_or(STOP_GRACE_MS, |generation| generation.drain_ms)),
-                Arrived::Reload => self.reload(None),
+                Arrived::Reload => self.reload(Vec::new()),
                 Arrived::Reopen => drop(self.reopen()),
             }
         }
@@ -172,7 +181,7 @@ impl Supervisor {
     fn take_order(&mut self, client: u64) {
         match self.control.receive(client) {
             None => {}
-            Some(Order::Reload) => self.reload(Some(client)),
+            Some(Order::Reload) => self.reload(vec![client]),
             Some(Order::Reopen) => {
                 let outcome = self.reopen();
                 self.control.answer(client, &outcome.map(|()| "log files reopened".to_owned()));
@@ -504,6 +513,8 @@ impl Supervisor {
             return;
         }
         self.logs.report.line(Level::Notice, "stopping");
+        self.manager.stopping();
+        self.abandon_reloads();
         self.stopping = Stopping::Workers;
         for number in self
             .generations
@@ -561,8 +572,9 @@ impl Supervisor {
         };
         // What was told to end and has not yet is looked at again soon.
         let again = draining.chain(log).map(|deadline| deadline.max(now + KILL_AGAIN_MS));
+        let beat = self.manager.next_beat();
         let watch = (self.stopping == Stopping::No).then_some(now + self.source.watch_ms());
-        starts.chain(stuck).chain(again).chain(watch).min().unwrap_or(u64::MAX)
+        starts.chain(stuck).chain(again).chain(watch).chain(beat).min().unwrap_or(u64::MAX)
     }
 
     pub(super) fn is_stopping(&self) -> bool {

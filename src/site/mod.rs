@@ -119,12 +119,15 @@ pub(crate) mod tests {
         let text = |list: &[&str]| list.iter().map(ToString::to_string).collect();
         Site {
             name: text(names),
+            listen: Vec::new(),
             root: "/srv".into(),
             index: text(&["index.html"]),
             listing: false,
             hidden: text(&[".*", "*~", "*.bak", "#*#"]),
             symlinks: Symlinks::Owner,
             charset: "utf-8".into(),
+            access_log: None,
+            rules: Vec::new(),
         }
     }
 

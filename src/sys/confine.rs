@@ -136,9 +136,7 @@ fn layer(cell: &Cell, missing: &mut Vec<Layer>, layer: Layer, step: &'static str
 
 /// Closes every descriptor above `last` and looks whether it did.
 fn close_others(last: RawFd) -> io::Result<()> {
-    let first = u32::try_from(last + 1).map_err(|_| io::ErrorKind::InvalidInput)?;
-    // SAFETY: close_range(2) touches no memory; by the start order of a role nothing above `last` has an owner yet.
-    Errno::result(unsafe { nix::libc::syscall(nix::libc::SYS_close_range, first, u32::MAX, 0) })?;
+    process::close_from(last + 1)?;
     for entry in std::fs::read_dir("/proc/self/fd")?.flatten() {
         let number = entry.file_name().to_str().and_then(|name| name.parse::<RawFd>().ok());
         // The one above all others is the open directory that is being read.

@@ -7,6 +7,7 @@ use crate::config::Level;
 use crate::ipc::Channel;
 use crate::ipc::lines::{self, ACCESS, LINE_MAX, PACKET_MAX};
 use crate::sys::panic;
+use crate::sys::socket::UNIX_PEER;
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd};
@@ -170,6 +171,7 @@ fn field(value: &[u8], line: &mut Vec<u8>) {
 fn write_address(address: IpAddr, line: &mut Vec<u8>) {
     use std::io::Write;
     match address {
+        UNIX_PEER => line.extend_from_slice(b"unix:"),
         IpAddr::V4(v4) => {
             for (index, octet) in v4.octets().into_iter().enumerate() {
                 if index > 0 {

@@ -78,10 +78,21 @@ impl Configuration {
                 directory.join("error.log")
             )
         });
+        // Each service has its own: they run side by side.
+        let own = ["control_socket", "pid_file"].map(|key| {
+            let written = self.server.contains(key);
+            (!written)
+                .then(|| format!("{key} = {:?}\n", directory.join(key)))
+                .unwrap_or_default()
+        });
         let workers = if self.server.contains("workers") { "" } else { "workers = 2\n" };
         format!(
-            "[server]\n{workers}{}\n[jail]\n{}\n[log]\n{log}\n[limits]\n{}\n{}",
-            self.server, self.jail, self.limits, self.sites
+            "[server]\n{workers}{}{}\n[jail]\n{}\n[log]\n{log}\n[limits]\n{}\n{}",
+            own.concat(),
+            self.server,
+            self.jail,
+            self.limits,
+            self.sites
         )
     }
 }

@@ -1,0 +1,268 @@
+//! A configuration as the text of a file that means the same, defaults filled in. Does no I/O.
+
+use super::quantity::{show_duration, show_size};
+use super::{
+    Act, Changes, Config, Directory, Exists, Jail, JailMode, Limits, Listen, Log, LogFormat, LogTarget, Matchers, Network, Page, Respond,
+    Rule, Server, Site, Template, jail, log, site,
+};
+use std::path::Path;
+use std::time::Duration;
+
+/// The effective configuration as TOML. What is at its default is there too; reading it gives the same configuration, but for the places
+/// of rules.
+pub fn dump(config: &Config) -> String {
+    let mut out = Writer { text: String::new() };
+    server(&config.server, &mut out);
+    jail_table(&config.jail, &mut out);
+    log_table(&config.log, &mut out);
+    mime(&config.mime, &mut out);
+    limits(&config.limits, &mut out);
+    for site in &config.sites {
+        site_table(site, &mut out);
+    }
+    out.text
+}
+
+struct Writer {
+    text: String,
+}
+
+impl Writer {
+    fn table(&mut self, header: &str) {
+        if !self.text.is_empty() {
+            self.text.push('\n');
+        }
+        self.text.push_str(header);
+        self.text.push('\n');
+    }
+
+    /// A key and its value, which is TOML already.
+    fn raw(&mut self, key: &str, value: &str) {
+        self.text.push_str(key);
+        self.text.push_str(" = ");
+        self.text.push_str(value);
+        self.text.push('\n');
+    }
+
+    fn string(&mut self, key: &str, value: &str) {
+        self.raw(key, &quote(value));
+    }
+
+    fn path(&mut self, key: &str, path: Option<&Path>) {
+        self.string(key, &path.map_or(String::new(), |path| path.to_string_lossy().into_owned()));
+    }
+
+    fn list<T: ToString>(&mut self, key: &str, values: &[T]) {
+        let values: Vec<String> = values.iter().map(|value| quote(&value.to_string())).collect();
+        self.raw(key, &format!("[{}]", values.join(", ")));
+    }
+
+    /// Left out when empty.
+    fn some<T: ToString>(&mut self, key: &str, values: &[T]) {
+        if !values.is_empty() {
+            self.list(key, values);
+        }
+    }
+
+    fn pairs<T: ToString>(&mut self, key: &str, pairs: &[(String, T)]) {
+        let pair = |(name, value): &(String, T)| format!("{} = {}", quote(name), quote(&value.to_string()));
+        let pairs: Vec<String> = pairs.iter().map(pair).collect();
+        if !pairs.is_empty() {
+            self.raw(key, &format!("{{ {} }}", pairs.join(", ")));
+        }
+    }
+}
+
+fn server(server: &Server, out: &mut Writer) {
+    out.table("[server]");
+    if let Some(user) = &server.user {
+        out.string("user", user);
+    }
+    if let Some(group) = &server.group {
+        out.string("group", group);
+    }
+    out.raw("workers", &server.workers.to_string());
+    out.list("listen", &server.listen);
+    out.path("control_socket", server.control_socket.as_deref());
+    out.path("pid_file", server.pid_file.as_deref());
+    out.string("server_header", &server.server_header);
+}
+
+fn jail_table(jail: &Jail, out: &mut Writer) {
+    out.table("[jail]");
+    match &jail.mode {
+        JailMode::Mount => out.string("mode", "mount"),
+        JailMode::Chroot(root) => {
+            out.string("mode", "chroot");
+            out.path("root", Some(root));
+        }
+    }
+    let also: Vec<_> = jail.also.iter().map(|path| path.to_string_lossy()).collect();
+    out.list("also", &also);
+    let missing: Vec<&str> = jail.allow_missing.iter().map(|layer| word(&jail::LAYERS, layer)).collect();
+    out.list("allow_missing", &missing);
+}
+
+fn log_table(log: &Log, out: &mut Writer) {
+    out.table("[log]");
+    out.string("access", &target(&log.access));
+    out.string("error", &target(&log.error));
+    match &log.format {
+        LogFormat::Template(template) => out.string("format", &template.to_string()),
+        format @ (LogFormat::Common | LogFormat::Combined | LogFormat::VhostCombined | LogFormat::Json) => {
+            out.string("format", word(&log::FORMATS, format));
+        }
+    }
+    out.string("level", word(&log::LEVELS, &log.level));
+}
+
+fn mime(types: &[(String, String)], out: &mut Writer) {
+    if types.is_empty() {
+        return;
+    }
+    out.table("[mime]");
+    for of_one_type in types.chunk_by(|(_, one), (_, other)| one == other) {
+        let extensions: Vec<&String> = of_one_type.iter().map(|(extension, _)| extension).collect();
+        if let Some((_, kind)) = of_one_type.first() {
+            out.list(&quote(kind), &extensions);
+        }
+    }
+}
+
+fn limits(limits: &Limits, out: &mut Writer) {
+    out.table("[limits]");
+    out.raw("connections", &limits.connections.to_string());
+    out.string("request_line", &show_size(limits.request_line.into()));
+    out.string("header_bytes", &show_size(limits.header_bytes.into()));
+    out.raw("header_count", &limits.header_count.to_string());
+    let mut duration = |key, value: Duration| out.string(key, &show_duration(value));
+    duration("header_timeout", limits.header_timeout);
+    duration("write_timeout", limits.write_timeout);
+    duration("keepalive_timeout", limits.keepalive_timeout);
+    duration("drain_timeout", limits.drain_timeout);
+    out.raw("keepalive_requests", &limits.keepalive_requests.to_string());
+}
+
+fn site_table(site: &Site, out: &mut Writer) {
+    out.table("[[site]]");
+    out.list("name", &site.name);
+    out.list::<Listen>("listen", &site.listen);
+    out.path("root", Some(&site.root));
+    out.list("index", &site.index);
+    out.raw("listing", &site.listing.to_string());
+    out.list("hidden", &site.hidden);
+    out.string("symlinks", word(&site::SYMLINKS, &site.symlinks));
+    out.string("charset", &site.charset);
+    out.string("access_log", &site.access_log.as_ref().map_or(String::new(), target));
+    for rule in &site.rules {
+        rule_table(rule, out);
+    }
+}
+
+fn rule_table(rule: &Rule, out: &mut Writer) {
+    out.table("[[site.rule]]");
+    matchers(&rule.matchers, out);
+    changes(&rule.changes, out);
+    match &rule.act {
+        None => {}
+        Some(Act::Root(root)) => out.string("root", &directory(root)),
+        Some(Act::Alias(alias)) => out.string("alias", &directory(alias)),
+        Some(Act::Redirect { to, status }) => {
+            out.string("redirect", &to.to_string());
+            out.raw("status", &status.to_string());
+        }
+        Some(Act::Rewrite(to)) => out.string("rewrite", &to.to_string()),
+        Some(Act::Try(candidates)) => out.list::<Template>("try", candidates),
+        Some(Act::Respond { answer }) => respond(answer, out),
+    }
+}
+
+fn matchers(matchers: &Matchers, out: &mut Writer) {
+    out.some("path", &matchers.path);
+    if let Some(regex) = &matchers.regex {
+        out.string("regex", regex);
+    }
+    out.some("method", &matchers.method);
+    out.some::<Network>("client", &matchers.client);
+    out.some("host", &matchers.host);
+    out.pairs("request_header", &matchers.request_header);
+    if let Some(exists) = matchers.exists {
+        let word = match exists {
+            Exists::File => "file",
+            Exists::Directory => "directory",
+            Exists::None => "none",
+        };
+        out.string("exists", word);
+    }
+}
+
+fn changes(changes: &Changes, out: &mut Writer) {
+    out.pairs("header", &changes.header);
+    if let Some(expires) = changes.expires {
+        out.string("expires", &show_duration(expires));
+    }
+    out.some("allow", &changes.allow);
+    out.some("deny", &changes.deny);
+    if let Some(body) = changes.body {
+        out.string("body", &show_size(body));
+    }
+    if let Some(listing) = changes.listing {
+        out.raw("listing", &listing.to_string());
+    }
+    if let Some(index) = &changes.index {
+        out.list("index", index);
+    }
+}
+
+fn respond(answer: &Respond, out: &mut Writer) {
+    match answer {
+        Respond::Status { status, body } => {
+            out.raw("respond", &status.to_string());
+            if let Some(body) = body {
+                out.string("respond_body", &body.to_string());
+            }
+        }
+        Respond::Page(page) => out.string(
+            "respond",
+            match page {
+                Page::Status => "status",
+                Page::Metrics => "metrics",
+                Page::Health => "health",
+            },
+        ),
+    }
+}
+
+/// A directory as the file gives it: braces of the literal part doubled, for they would begin a capture.
+fn directory(directory: &Directory) -> String {
+    let base = directory.base.to_string_lossy().replace('{', "{{").replace('}', "}}");
+    let rest = directory.rest.to_string();
+    if rest.is_empty() { base } else { format!("{base}/{rest}") }
+}
+
+fn target(target: &LogTarget) -> String {
+    match target {
+        LogTarget::File(path) => path.to_string_lossy().into_owned(),
+        LogTarget::Syslog => "syslog".to_owned(),
+        LogTarget::Stderr => "stderr".to_owned(),
+        LogTarget::Off => "off".to_owned(),
+    }
+}
+
+fn word<T: PartialEq>(words: &[(&'static str, T)], value: &T) -> &'static str {
+    words.iter().find(|(_, known)| known == value).map_or("", |(word, _)| word)
+}
+
+/// A basic string of TOML.
+fn quote(text: &str) -> String {
+    let mut quoted = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => quoted.extend(['\\', c]),
+            c if c.is_control() => quoted.push_str(&format!("\\U{:08X}", u32::from(c))),
+            c => quoted.push(c),
+        }
+    }
+    quoted.push('"');
+    quoted
+}

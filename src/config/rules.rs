@@ -1,0 +1,291 @@
+//! `[[site.rule]]`: matchers and changes read and checked; what a rule does is read by `act`. Does no I/O.
+
+use super::act::{self, Patterns};
+use super::danger::Shown;
+use super::diagnostic::{Faults, quoted};
+use super::document::{Item, Table, Text};
+use super::mime::is_token;
+use super::template::{self, Captures, Purpose};
+use super::{Changes, Exists, Matchers, Rule, RulePlace, Template, names, network, regex, site};
+use std::collections::HashMap;
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+/// Regular expressions that have been found good, with the number of their groups: many sites share one.
+pub(super) type Regexes = HashMap<String, u8>;
+
+/// The rules of a site, in order.
+pub(super) fn read(site: &Table<'_>, shown: &mut Shown, regexes: &mut Regexes, faults: &mut Faults<'_>) -> Vec<Rule> {
+    let tables = site.tables(&names::RULE, faults);
+    tables.iter().map(|table| read_one(table, shown, regexes, faults)).collect()
+}
+
+fn read_one(table: &Table<'_>, shown: &mut Shown, regexes: &mut Regexes, faults: &mut Faults<'_>) -> Rule {
+    let paths = read_paths(table, faults);
+    let (regex, groups) = read_regex(table, regexes, faults);
+    let captures = captures(&paths, regex.is_some(), groups);
+    let patterns = Patterns {
+        paths: paths.as_deref(),
+        captures: &captures,
+        of_regex: regex.is_some(),
+    };
+    let act = act::read(table, &patterns, shown, faults);
+    let (file, line) = faults.file_and_line(table.at.start);
+    let place = RulePlace {
+        file: file.to_string_lossy().into_owned(),
+        line: u32::try_from(line).unwrap_or(u32::MAX),
+    };
+    let path = paths.unwrap_or_default().iter().map(|text| text.value.to_owned()).collect();
+    Rule {
+        matchers: read_matchers(table, path, regex, faults),
+        changes: read_changes(table, &captures, faults),
+        act,
+        place,
+    }
+}
+
+fn read_matchers(table: &Table<'_>, path: Vec<String>, regex: Option<String>, faults: &mut Faults<'_>) -> Matchers {
+    Matchers {
+        path,
+        regex,
+        method: words(table, "method", METHOD_EXPECTED, check_method, faults),
+        client: networks(table, "client", faults),
+        host: words(table, "host", HOST_EXPECTED, check_host, faults),
+        request_header: read_request_header(table, faults),
+        exists: table.item("exists", faults).and_then(|item| item.choice(&EXISTS, faults)),
+    }
+}
+
+fn read_changes(table: &Table<'_>, captures: &Captures, faults: &mut Faults<'_>) -> Changes {
+    let index = table.item("index", faults);
+    Changes {
+        header: read_header(table, captures, faults),
+        expires: table.item("expires", faults).and_then(|item| item.duration(EXPIRES, faults)),
+        allow: networks(table, "allow", faults),
+        deny: networks(table, "deny", faults),
+        body: table.item("body", faults).and_then(|item| item.large_size(BODY, faults)),
+        listing: table.item("listing", faults).and_then(|item| item.boolean(faults)),
+        index: index.map(|item| site::read_index(&item, faults)),
+    }
+}
+
+/// `None`: there is none, or what is there has been reported.
+fn read_paths<'d>(table: &Table<'d>, faults: &mut Faults<'_>) -> Option<Vec<Text<'d>>> {
+    let item = table.item("path", faults)?;
+    let texts = item.text_or_texts(PATH_EXPECTED, faults)?;
+    report_empty(&item, PATH_EXPECTED, faults);
+    let mut paths = Vec::new();
+    for text in texts {
+        match check_path(text.value) {
+            Ok(()) => paths.push(text),
+            Err((what, help)) => faults.report(text.at.clone(), format!("{} {what}", quoted(text.value)), help),
+        }
+    }
+    (!paths.is_empty()).then_some(paths)
+}
+
+/// A pattern is compared with a path that is decoded and normalised, so one that is not so itself would match nothing, silently.
+fn check_path(pattern: &str) -> Result<(), (&'static str, &'static str)> {
+    if pattern.starts_with(['^', '~']) || pattern.ends_with('$') {
+        return Err(("is not a path pattern", "for a regular expression there is \"regex\""));
+    }
+    if !pattern.starts_with(['/', '*']) {
+        return Err(("is not a path pattern", "expected it to begin with \"/\" or \"*\""));
+    }
+    if pattern.contains('\0') {
+        return Err(("holds a NUL", "which no path does"));
+    }
+    if pattern.contains("**") {
+        return Err(("has two stars in a row", "expected one, which stands for \"/\" too"));
+    }
+    if pattern.contains("//") || pattern.split('/').any(|segment| segment == "." || segment == "..") {
+        return Err((
+            "matches nothing",
+            "\"//\", \"/./\" and \"/../\" are resolved before a path is compared",
+        ));
+    }
+    if pattern.matches('*').count() > STARS_MAX {
+        return Err(("has more than 9 stars", ""));
+    }
+    Ok(())
+}
+
+/// The expression and the number of its groups.
+fn read_regex(table: &Table<'_>, regexes: &mut Regexes, faults: &mut Faults<'_>) -> (Option<String>, Option<u8>) {
+    let text = table
+        .item("regex", faults)
+        .and_then(|item| item.text("a regular expression", faults));
+    let Some(text) = text else { return (None, None) };
+    let pattern = text.value.to_owned();
+    if let Some(groups) = regexes.get(text.value) {
+        return (Some(pattern), Some(*groups));
+    }
+    match regex::groups(text.value) {
+        Ok(groups) => {
+            regexes.insert(pattern.clone(), groups);
+            (Some(pattern), Some(groups))
+        }
+        Err(fault) => {
+            let at = text.part(fault.at, faults);
+            faults.report(at, format!("regular expression: {}", fault.message), "");
+            (Some(pattern), None)
+        }
+    }
+}
+
+/// What `{1}`… stand for: the groups of the regular expression, else what the stars of the path stand for. Where several paths may match,
+/// only the stars that all of them have.
+fn captures(paths: &Option<Vec<Text<'_>>>, has_regex: bool, groups: Option<u8>) -> Captures {
+    let counted = |count: u8, what: &str| match count {
+        0 => format!("no {what}"),
+        1 => format!("1 {what}"),
+        count => format!("{count} {what}s"),
+    };
+    let (count, source) = if has_regex {
+        // One that is faulty has been reported; its groups cannot be counted.
+        let count = groups.unwrap_or(u8::MAX);
+        (count, format!("the regex has {}", counted(count, "group")))
+    } else {
+        let stars = |text: &Text<'_>| u8::try_from(text.value.matches('*').count()).unwrap_or(u8::MAX);
+        let fewest = paths.iter().flatten().min_by_key(|text| stars(text));
+        match fewest {
+            Some(text) => (
+                stars(text),
+                format!("the path {} has {}", quoted(text.value), counted(stars(text), "star")),
+            ),
+            None => (0, "the rule has neither a \"regex\" nor a \"path\" with a star".to_owned()),
+        }
+    };
+    Captures { count, source }
+}
+
+/// A string or a list of strings, each checked and as it is compared.
+fn words(
+    table: &Table<'_>,
+    key: &'static str,
+    expected: &str,
+    check: fn(&str) -> Result<String, String>,
+    faults: &mut Faults<'_>,
+) -> Vec<String> {
+    let Some(item) = table.item(key, faults) else { return Vec::new() };
+    report_empty(&item, expected, faults);
+    let mut list = Vec::new();
+    for text in item.text_or_texts(expected, faults).unwrap_or_default() {
+        match check(text.value) {
+            Ok(word) => list.push(word),
+            Err(help) => faults.report(text.at.clone(), format!("{} is not possible here", quoted(text.value)), help),
+        }
+    }
+    list
+}
+
+/// A list without elements would match nothing, and reads as if it matched everything.
+fn report_empty(item: &Item<'_>, expected: &str, faults: &mut Faults<'_>) {
+    if item.is_empty_list() {
+        item.report("an empty list matches nothing", format!("expected {expected}"), faults);
+    }
+}
+
+/// RFC 9110, section 9.1: a token, and case-sensitive; all that are registered are upper case.
+fn check_method(word: &str) -> Result<String, String> {
+    if !is_token(word) {
+        return Err(format!("expected {METHOD_EXPECTED}"));
+    }
+    let upper = word.to_ascii_uppercase();
+    if upper == word {
+        Ok(upper)
+    } else {
+        Err(format!("methods are case-sensitive: did you mean {upper:?}?"))
+    }
+}
+
+fn check_host(word: &str) -> Result<String, String> {
+    match site::host_name(word) {
+        Ok(name) if name.is_empty() => Err(format!("expected {HOST_EXPECTED}")),
+        Ok(name) => Ok(name),
+        Err(help) => Err(help.to_owned()),
+    }
+}
+
+fn networks(table: &Table<'_>, key: &'static str, faults: &mut Faults<'_>) -> Vec<super::Network> {
+    table.item(key, faults).map_or_else(Vec::new, |item| network::read(&item, faults))
+}
+
+fn read_request_header(table: &Table<'_>, faults: &mut Faults<'_>) -> Vec<(String, String)> {
+    let mut list = Vec::new();
+    for (name, value) in header_pairs(table, "request_header", "a table such as { User-Agent = \"*bot*\" }", faults) {
+        if value.value.contains(char::is_control) {
+            let what = format!("{} matches nothing", quoted(value.value));
+            faults.report(value.at, what, "the value of a header has no control characters");
+            continue;
+        }
+        list.push((name.value.to_ascii_lowercase(), value.value.to_owned()));
+    }
+    list
+}
+
+fn read_header(table: &Table<'_>, captures: &Captures, faults: &mut Faults<'_>) -> Vec<(String, Template)> {
+    let mut list = Vec::new();
+    for (name, value) in header_pairs(table, "header", "a table such as { X-Frame-Options = \"DENY\" }", faults) {
+        if let Some((_, why)) = OWN_HEADERS.iter().find(|(own, _)| name.value.eq_ignore_ascii_case(own)) {
+            faults.report(name.at, format!("{} cannot be set", quoted(name.value)), *why);
+            continue;
+        }
+        if let Some(template) = template::read(&value, Purpose::Header, captures, faults) {
+            list.push((name.value.to_owned(), template));
+        }
+    }
+    list
+}
+
+/// Names of headers, each once, and their values.
+fn header_pairs<'d>(table: &Table<'d>, key: &'static str, expected: &str, faults: &mut Faults<'_>) -> Vec<(Text<'d>, Text<'d>)> {
+    let Some(item) = table.item(key, faults) else { return Vec::new() };
+    let mut taken: HashMap<String, usize> = HashMap::new();
+    let mut list = Vec::new();
+    for (name, value) in item.pairs(expected, faults).unwrap_or_default() {
+        if !is_token(name.value) {
+            let what = format!("{} is not the name of a header", quoted(name.value));
+            faults.report(name.at, what, "expected letters, digits and \"-\"");
+            continue;
+        }
+        let lower = name.value.to_ascii_lowercase();
+        if let Some(first) = taken.get(&lower) {
+            let help = format!("first given at {}; case does not matter", faults.place_name(*first));
+            faults.report(name.at, format!("{} is given twice", quoted(name.value)), help);
+            continue;
+        }
+        taken.insert(lower, name.at.start);
+        list.push((name, value));
+    }
+    list
+}
+
+/// Headers that say where a message ends or belong to one connection (RFC 9110, section 7.6.1; RFC 9112, section 6), or that the server alone
+/// knows the value of.
+const OWN_HEADERS: [(&str, &str); 12] = [
+    ("connection", HOP_BY_HOP),
+    ("keep-alive", HOP_BY_HOP),
+    ("proxy-connection", HOP_BY_HOP),
+    ("te", HOP_BY_HOP),
+    ("trailer", HOP_BY_HOP),
+    ("upgrade", HOP_BY_HOP),
+    ("transfer-encoding", FRAMING),
+    ("content-length", FRAMING),
+    ("content-range", FRAMING),
+    ("date", "the server always sends its own time"),
+    ("location", "expected \"redirect\""),
+    ("server", "it is \"server_header\" in [server]"),
+];
+const HOP_BY_HOP: &str = "it belongs to the connection and not to the response";
+const FRAMING: &str = "it says where the response ends, which only the server knows";
+const EXISTS: [(&str, Exists); 3] = [("file", Exists::File), ("directory", Exists::Directory), ("none", Exists::None)];
+/// From "do not keep" to what no cache outlives.
+const EXPIRES: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(3_650 * 86_400);
+/// Bytes of a request body: up to what a file system holds.
+const BODY: RangeInclusive<u64> = 0..=16 << 40;
+/// As many as `{1}` to `{9}` can tell apart.
+const STARS_MAX: usize = 9;
+const PATH_EXPECTED: &str = "a path such as \"/icons/*\" or \"*.png\", or a list of them";
+const METHOD_EXPECTED: &str = "a method such as \"GET\", or a list of them";
+const HOST_EXPECTED: &str = "a host name such as \"example.org\" or \"*.example.org\", or a list of them";
