@@ -28,9 +28,9 @@ pub(super) fn main(file: &Path, order: Order) -> u8 {
 
 fn ask(path: &Path, order: Order) -> Result<String, String> {
     let fault = |what: &str, fault: &dyn std::fmt::Display| format!("anchorite: {what} \"{}\": {fault}", path.display());
-    let service = socket::connect_local(path).map_err(|errno| match errno.kind() {
-        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => fault("no service runs: connect", &errno),
-        _ => fault("connect", &errno),
+    let service = socket::connect_local(path).map_err(|errno| {
+        let nobody = [io::ErrorKind::NotFound, io::ErrorKind::ConnectionRefused].contains(&errno.kind());
+        fault(if nobody { "no service runs: connect" } else { "connect" }, &errno)
     })?;
     socket::send_packet(&service, &order.encode()).map_err(|errno| fault("send to", &errno))?;
     let mut text = Vec::new();

@@ -435,9 +435,12 @@ impl Supervisor {
         let Some(child) = slot.child.take() else { return Ok(()) };
         slot.log_end = None;
         // What it said before it died is worth more than how it died.
-        let said = match child.channel.receive() {
-            Received::Message(ToParent::Failed { why }, _) if child.state == State::Starting => Some(format!("did not start: {why}")),
-            _ => None,
+        let said = if let Received::Message(ToParent::Failed { why }, _) = child.channel.receive()
+            && child.state == State::Starting
+        {
+            Some(format!("did not start: {why}"))
+        } else {
+            None
         };
         let why = format!(
             "{} (pid {pid}) {}",

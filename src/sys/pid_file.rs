@@ -24,10 +24,7 @@ impl PidFile {
         let named = |fault: io::Error| format!("pid file \"{}\": {fault}", path.display());
         // O_NONBLOCK: a FIFO must not stop the start. Not emptied before it is known to be ours.
         let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
-        let file = open(path, flags, Mode::from_bits_truncate(0o644)).map_err(|errno| match errno {
-            nix::errno::Errno::ELOOP => named(io::Error::other("is a link")),
-            errno => named(errno.into()),
-        })?;
+        let file = open(path, flags, Mode::from_bits_truncate(0o644)).map_err(|errno| named(errno.into()))?;
         let stat = fstat(&file).map_err(|errno| named(errno.into()))?;
         if stat.st_mode & nix::libc::S_IFMT != nix::libc::S_IFREG || stat.st_nlink != 1 {
             return Err(named(io::Error::other("not a regular file with one name")));

@@ -80,10 +80,11 @@ impl Configuration {
         });
         // Each service has its own: they run side by side.
         let own = ["control_socket", "pid_file"].map(|key| {
-            let written = self.server.contains(key);
-            (!written)
-                .then(|| format!("{key} = {:?}\n", directory.join(key)))
-                .unwrap_or_default()
+            if self.server.contains(key) {
+                String::new()
+            } else {
+                format!("{key} = {:?}\n", directory.join(key))
+            }
         });
         let workers = if self.server.contains("workers") { "" } else { "workers = 2\n" };
         format!(
