@@ -208,9 +208,9 @@ impl Supervisor {
         self.tell_manager();
     }
 
-    /// Tells the service manager what serves.
+    /// Tells the service manager what serves, once the start itself is over.
     pub(super) fn tell_manager(&self) {
-        if let Some(generation) = self.current().filter(|_| !self.is_stopping()) {
+        if let Some(generation) = self.current().filter(|_| self.started && !self.is_stopping()) {
             self.manager.ready(&format!(
                 "generation {} serves, {} workers",
                 generation.number,
@@ -284,7 +284,7 @@ impl Supervisor {
         self.end_oldest();
         self.source.watched = pending.watched;
         // The first one is written when the whole service is ready.
-        if number > 1
+        if self.started
             && let Err(why) = self.write_pid_file(pending.pid_file.as_deref())
         {
             self.logs.report.line(Level::Error, &why);

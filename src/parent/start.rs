@@ -92,6 +92,7 @@ fn start(config: Config, file: Option<PathBuf>, announcement: &Announce) -> Resu
     tell(announcement, &listeners);
     announce(&report::confinement(workers, identity, chrooted, &missing));
     announce("ready");
+    supervisor.started = true;
     supervisor.tell_manager();
     Ok(supervisor)
 }

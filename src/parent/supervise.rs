@@ -28,6 +28,8 @@ pub(super) struct Supervisor {
     /// Removed before the control socket: when that is gone, nothing of the service is left.
     pub(super) pid_file: Option<PidFile>,
     pub(super) manager: Manager,
+    /// The first generation serves and the pid file is written.
+    pub(super) started: bool,
     poller: Poller,
     next_log_number: u16,
     stopping: Stopping,
@@ -84,6 +86,7 @@ impl Supervisor {
             signals,
             pid_file: None,
             manager,
+            started: false,
             poller,
             next_log_number: 0,
             stopping: Stopping::No,

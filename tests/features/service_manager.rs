@@ -31,7 +31,8 @@ fn told(manager: &UnixDatagram, server: &mut Server) {
         .and_then(|rest| rest.split('\n').next());
     assert!(time.is_some_and(|usec| usec.parse::<u64>().unwrap() > 0), "{reloading}");
     assert!(receive(manager).starts_with("READY=1\n"));
-    std::fs::write(server.configuration(), "[server").unwrap();
+    let text = std::fs::read_to_string(server.configuration()).unwrap();
+    std::fs::write(server.configuration(), text + "[limit]\n").unwrap();
     server.order(&["reload"]).must_fail();
     assert!(receive(manager).starts_with("RELOADING=1\n"));
     assert!(receive(manager).starts_with("READY=1\n"));
@@ -77,6 +78,24 @@ fn a_service_manager_that_cannot_be_reached_is_told_about() {
         .must_fail()
         .stderr;
     assert!(told.contains("NOTIFY_SOCKET \"/nonexistent/notify\""), "{told}");
+}
+
+/// The unit's CapabilityBoundingSet= is enough for a whole start, with a stop and a reload.
+#[test]
+fn the_capabilities_of_the_unit_are_enough() {
+    crate::support::needs_root!();
+    let unit = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/packaging/systemd/anchorite.service")).unwrap();
+    let line = unit.lines().find_map(|line| line.strip_prefix("CapabilityBoundingSet=")).unwrap();
+    let names: Vec<_> = line.split(' ').map(|name| name.replace("CAP_", "+").to_lowercase()).collect();
+    let root = Root::with_index();
+    let line = format!("exec setpriv --bounding-set=-all,{} \"$@\"", names.join(","));
+    let mut server = Launch::new().shell(&line).run(&Configuration::of(&root.path()));
+    server.get("/").must_be(&[200]);
+    server.order(&["reload"]).must_be_done();
+    server.order(&["reopen"]).must_be_done();
+    server.get("/").must_be(&[200]);
+    assert!(server.end(Signal::SIGQUIT).success());
+    assert!(!server.home().join("pid_file").exists());
 }
 
 /// A start that inherits these sockets as descriptors 3 and on.
