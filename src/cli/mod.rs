@@ -45,6 +45,9 @@ enum Command {
     Check {
         #[command(flatten)]
         configuration: Configuration,
+        /// Prints the effective configuration, defaults filled in
+        #[arg(long)]
+        dump: bool,
     },
     /// Reads the configuration again; answers when the new one serves, or says why not
     Reload {
@@ -111,7 +114,7 @@ pub fn main() -> u8 {
     match arguments.command {
         Command::Serve { directory, listen } => serve::main(&directory, listen),
         Command::Run { configuration } => run::main(&configuration.file),
-        Command::Check { configuration } => check::main(&configuration.file),
+        Command::Check { configuration, dump } => check::main(&configuration.file, dump),
         Command::Reload { configuration } => control::main(&configuration.file, Order::Reload),
         Command::Stop { configuration } => control::main(&configuration.file, Order::Stop),
         Command::Reopen { configuration } => control::main(&configuration.file, Order::Reopen),

@@ -4,7 +4,7 @@ use super::danger::Shown;
 use super::diagnostic::{Faults, quoted};
 use super::document::{Item, Table, Text};
 use super::template::{self, Captures, Purpose};
-use super::{Act, Directory, Page, Part, Respond, Template, Variable, paths};
+use super::{Act, Directory, Page, Part, Respond, Template, Variable, directory, redirect};
 use std::ops::Range;
 
 /// What the act needs to know of the rule's matchers.
@@ -32,9 +32,9 @@ pub(super) fn read(table: &Table<'_>, patterns: &Patterns<'_>, shown: &mut Shown
     }
     report_strays(table, &acts, faults);
     let mut read = acts.iter().map(|(key, item)| match *key {
-        "root" => directory(item, patterns, shown, faults).map(Act::Root),
+        "root" => read_directory(item, patterns, shown, faults).map(Act::Root),
         "alias" => read_alias(table, item, patterns, shown, faults),
-        "redirect" => read_redirect(table, item, patterns, faults),
+        "redirect" => redirect::read(table, item, patterns, faults),
         "rewrite" => path_template(&item.text(PATH_EXPECTED, faults)?, patterns, faults).map(Act::Rewrite),
         "try" => read_try(item, patterns, faults),
         _ => read_respond(table, item, patterns, faults),
@@ -77,12 +77,13 @@ fn read_alias(table: &Table<'_>, item: &Item<'_>, patterns: &Patterns<'_>, shown
             "expected path = \"/icons/*\", or \"root\" to look the whole path up in another directory",
         );
     }
-    directory(item, patterns, shown, faults).map(Act::Alias)
+    read_directory(item, patterns, shown, faults).map(Act::Alias)
 }
 
 /// Why a path says nothing that could be looked up beneath an alias.
 fn no_prefix(path: &str) -> Option<(String, String)> {
-    let (before, behind) = path.split_once('*')?;
+    // What the last star stands for is looked up; others before it are captures.
+    let (before, behind) = path.rsplit_once('*')?;
     if behind.is_empty() && before.ends_with('/') {
         return None;
     }
@@ -98,143 +99,12 @@ fn no_prefix(path: &str) -> Option<(String, String)> {
         "{} with \"alias\" does not say what is looked up beneath the directory",
         quoted(path)
     );
-    Some((
-        what,
-        "expected an exact path, or one with its only \"*\" at its end behind \"/\"".to_owned(),
-    ))
+    Some((what, "expected an exact path, or one that ends in \"/*\"".to_owned()))
 }
 
-/// A directory, with captures only in what follows a literal one.
-fn directory(item: &Item<'_>, patterns: &Patterns<'_>, shown: &mut Shown, faults: &mut Faults<'_>) -> Option<Directory> {
+fn read_directory(item: &Item<'_>, patterns: &Patterns<'_>, shown: &mut Shown, faults: &mut Faults<'_>) -> Option<Directory> {
     let text = item.text("a directory", faults)?;
-    let template = template::read(&text, Purpose::Directory, patterns.captures, faults)?;
-    let (literal, rest) = match template.parts.split_first() {
-        Some((Part::Literal(literal), rest)) => (literal.as_str(), rest),
-        _ => ("", template.parts.as_slice()),
-    };
-    let base = |literal: &str, faults: &mut Faults<'_>| {
-        let text = Text {
-            value: literal,
-            at: text.at.clone(),
-        };
-        paths::directory(&text, faults)
-    };
-    let (base, rest) = if rest.is_empty() {
-        (base(literal, faults)?, Template::default())
-    } else {
-        let cut = literal.rfind('/').filter(|cut| *cut > 0);
-        let Some((literal, first)) = cut.and_then(|cut| literal.split_at_checked(cut)) else {
-            let what = format!("{} begins with what a request chooses", quoted(text.value));
-            faults.report(text.at, what, "expected a literal directory first, such as \"/srv/www/{1}\"");
-            return None;
-        };
-        (base(literal, faults)?, beneath(first, rest, &text, faults)?)
-    };
-    shown.add(&base, text.at);
-    Some(Directory { base, rest })
-}
-
-/// What follows the literal directory, without a slash at either end.
-fn beneath(first: &str, rest: &[Part], text: &Text<'_>, faults: &mut Faults<'_>) -> Option<Template> {
-    let first = first.trim_start_matches('/');
-    let mut parts = Vec::new();
-    if !first.is_empty() {
-        parts.push(Part::Literal(first.to_owned()));
-    }
-    parts.extend_from_slice(rest);
-    if let Some(Part::Literal(last)) = parts.last_mut() {
-        last.truncate(last.trim_end_matches('/').len());
-    }
-    parts.retain(|part| *part != Part::Literal(String::new()));
-    // A capture may be empty; then nothing of what is literal may lead upwards.
-    let literal = |part: &Part| match part {
-        Part::Literal(text) => text.clone(),
-        Part::Capture(_) | Part::Variable(_) | Part::Header(_) | Part::Query => String::new(),
-    };
-    let bare: String = parts.iter().map(literal).collect();
-    if bare.split('/').any(|segment| segment == "." || segment == "..") {
-        let what = format!("{} could leave its directory", quoted(text.value));
-        faults.report(text.at.clone(), what, "expected no \".\" or \"..\" beside a capture");
-        return None;
-    }
-    Some(Template { parts })
-}
-
-fn read_redirect(table: &Table<'_>, item: &Item<'_>, patterns: &Patterns<'_>, faults: &mut Faults<'_>) -> Option<Act> {
-    let status = table.item("status", faults).map(|item| read_redirect_status(&item, faults));
-    let text = item.text("where to, such as \"https://{host}{path}\"", faults)?;
-    let to = template::read(&text, Purpose::Location, patterns.captures, faults)?;
-    if let Err((what, help)) = check_location(&to, patterns.of_regex) {
-        faults.report(text.at, format!("{} {what}", quoted(text.value)), help);
-        return None;
-    }
-    let status = status.unwrap_or(Some(REDIRECT_DEFAULT))?;
-    Some(Act::Redirect { to, status })
-}
-
-fn read_redirect_status(item: &Item<'_>, faults: &mut Faults<'_>) -> Option<u16> {
-    let expected = "301, 302, 303, 307 or 308";
-    if !item.is_integer() {
-        item.wrong_type(expected, faults);
-        return None;
-    }
-    let status = item.small_number().filter(|status| REDIRECTS.contains(status));
-    if status.is_none() {
-        let what = format!("{} is not the status of a redirect", faults.written(&item.at));
-        item.report(what, format!("expected {expected}"), faults);
-    }
-    status
-}
-
-/// A path of this host or a whole address, whose host no request can choose.
-fn check_location(to: &Template, of_regex: bool) -> Result<(), (&'static str, &'static str)> {
-    match to.parts.as_slice() {
-        [Part::Literal(text), ..] if text.starts_with("//") || text.starts_with("/\\") => {
-            Err(("is an address of another host", "expected \"https://\" before it, or one \"/\""))
-        }
-        [Part::Literal(text), Part::Variable(Variable::Path | Variable::Uri), ..] if text == "/" => Err((
-            "begins with two slashes, which is an address of another host",
-            "expected \"{scheme}://{host}{path}\"",
-        )),
-        [Part::Literal(text), ..] if text.starts_with('/') => Ok(()),
-        [Part::Variable(Variable::Scheme), Part::Literal(text), rest @ ..] if text.starts_with("://") => {
-            check_authority(text.trim_start_matches("://"), rest, of_regex)
-        }
-        [Part::Literal(text), rest @ ..] => {
-            let lower = text.to_ascii_lowercase();
-            let scheme = ["https://", "http://"].into_iter().find(|scheme| lower.starts_with(scheme));
-            match scheme.and_then(|scheme| text.get(scheme.len()..)) {
-                Some(authority) => check_authority(authority, rest, of_regex),
-                None => Err(NO_LOCATION),
-            }
-        }
-        _ => Err(NO_LOCATION),
-    }
-}
-
-/// What stands between `://` and the path. "https://example.org{1}" with ".example.net" for the star is another host.
-fn check_authority(first: &str, rest: &[Part], of_regex: bool) -> Result<(), (&'static str, &'static str)> {
-    let ends = |text: &str| text.contains(['/', '?', '#']);
-    if first.is_empty() && rest.is_empty() || first.starts_with(['/', '?', '#']) {
-        return Err(("has no host", "expected one behind \"://\""));
-    }
-    if ends(first) {
-        return Ok(());
-    }
-    for (number, part) in rest.iter().enumerate() {
-        match part {
-            Part::Literal(text) if ends(text) => return Ok(()),
-            Part::Variable(Variable::Path | Variable::Uri) if number > 0 || !first.is_empty() => return Ok(()),
-            Part::Query => return Ok(()),
-            Part::Literal(_) | Part::Variable(Variable::Host) => {}
-            // Who writes a regular expression says what may stand there.
-            Part::Capture(_) if of_regex => {}
-            Part::Capture(_) | Part::Variable(_) | Part::Header(_) => {
-                return Err(("would let a request choose the host", "expected a \"/\" behind the host"));
-            }
-        }
-    }
-    Ok(())
+    directory::read(&text, patterns.captures, shown, faults)
 }
 
 fn read_try(item: &Item<'_>, patterns: &Patterns<'_>, faults: &mut Faults<'_>) -> Option<Act> {
@@ -333,15 +203,207 @@ fn respond_status(item: &Item<'_>, faults: &mut Faults<'_>) -> Option<u16> {
 
 /// What a rule can do, by its key.
 const ACTS: [&str; 6] = ["root", "alias", "redirect", "rewrite", "try", "respond"];
-const REDIRECTS: [u16; 5] = [301, 302, 303, 307, 308];
-const REDIRECT_DEFAULT: u16 = 302;
 /// RFC 9110, sections 15.3.5 and 15.3.6.
 const BODILESS: [u16; 2] = [204, 205];
 const PAGES: [(&str, Page); 3] = [("status", Page::Status), ("metrics", Page::Metrics), ("health", Page::Health)];
 const PATH_EXPECTED: &str = "a path such as \"/index.html\" or \"/new{path}\"";
 const TRY_EXPECTED: &str = "a list of paths, such as [\"{path}\", \"{path}/\", \"/index.html\"]";
 const RESPOND_EXPECTED: &str = "a status such as 404, or \"status\", \"metrics\" or \"health\"";
-const NO_LOCATION: (&str, &str) = (
-    "is not where a redirect can lead",
-    "expected it to begin with \"/\", \"http://\", \"https://\" or \"{scheme}://\"",
-);
+
+#[cfg(test)]
+mod tests {
+    use super::super::read::{told, with_a_site};
+    use super::*;
+
+    /// What is said about a rule; its first line is line 4.
+    fn said(lines: &str) -> Vec<String> {
+        told(&format!("[[site]]\nroot = \"/srv\"\n[[site.rule]]\n{lines}\n"))
+    }
+
+    fn act(lines: &str) -> Act {
+        let text = format!("[[site]]\nname = \"a\"\nroot = \"/srv\"\n[[site.rule]]\n{lines}\n");
+        with_a_site(&text).sites[0].rules[0].act.clone().unwrap()
+    }
+
+    fn literal(text: &str) -> Template {
+        Template {
+            parts: vec![Part::Literal(text.to_owned())],
+        }
+    }
+
+    #[test]
+    fn every_act_is_read() {
+        let plain = |base: &str| Directory {
+            base: base.into(),
+            rest: Template::default(),
+        };
+        assert_eq!(act("root = \"/usr/share/\""), Act::Root(plain("/usr/share")));
+        assert_eq!(act("root = \"a{{b}}\""), Act::Root(plain("/etc/anchorite/a{b}")));
+        for path in ["/x/*", "/x", "/x/", "/*", "/x/*/y/*"] {
+            assert_eq!(act(&format!("path = \"{path}\"\nalias = \"/usr/x\"")), Act::Alias(plain("/usr/x")));
+        }
+        let to = literal("https://example.org/");
+        for status in [301, 302, 303, 307, 308] {
+            let expected = Act::Redirect { to: to.clone(), status };
+            assert_eq!(act(&format!("redirect = \"https://example.org/\"\nstatus = {status}")), expected);
+        }
+        assert_eq!(act("redirect = \"https://example.org/\""), Act::Redirect { to, status: 302 });
+        assert_eq!(act("rewrite = \"/a\""), Act::Rewrite(literal("/a")));
+        let parts = vec![Part::Variable(Variable::Path), Part::Literal("/".to_owned())];
+        assert_eq!(
+            act("try = [\"{path}/\", \"/b\"]"),
+            Act::Try(vec![Template { parts }, literal("/b")])
+        );
+        let status = |status, body| Act::Respond {
+            answer: Respond::Status { status, body },
+        };
+        assert_eq!(act("respond = 200\nrespond_body = \"ok\""), status(200, Some(literal("ok"))));
+        for number in [200, 204, 401, 404, 451, 503, 599] {
+            assert_eq!(act(&format!("respond = {number}")), status(number, None));
+        }
+        for (word, page) in PAGES {
+            let answer = Respond::Page(page);
+            assert_eq!(act(&format!("respond = {word:?}")), Act::Respond { answer });
+        }
+    }
+
+    #[test]
+    fn a_second_act_is_told_with_both_places() {
+        let file = "/etc/anchorite/anchorite.toml";
+        assert_eq!(
+            said("respond = 404\nroot = \"/a\"\ntry = [\"/a\"]"),
+            [
+                format!("5:1: a rule does one thing: \"root\" is a second act, but it has \"respond\" at {file}:4:1"),
+                format!("6:1: a rule does one thing: \"try\" is a second act, but it has \"respond\" at {file}:4:1"),
+            ]
+        );
+    }
+
+    #[test]
+    fn an_alias_needs_a_path_that_cannot_climb_out() {
+        let unclear = "with \"alias\" does not say what is looked up beneath the directory, \
+                       expected an exact path, or one that ends in \"/*\"";
+        for (path, said_of_it) in [
+            (
+                "/alias*",
+                "\"/alias*\" with \"alias\" would also answer \"/alias../\", outside of the directory, expected \"/alias/*\"".to_owned(),
+            ),
+            ("*.png", format!("\"*.png\" {unclear}")),
+            ("*", format!("\"*\" {unclear}")),
+            ("/a/*/b", format!("\"/a/*/b\" {unclear}")),
+            (
+                "/a/*/b*",
+                "\"/a/*/b*\" with \"alias\" would also answer \"/a/*/b../\", outside of the directory, expected \"/a/*/b/*\"".to_owned(),
+            ),
+        ] {
+            assert_eq!(
+                said(&format!("path = [\"/x/*\", \"{path}\"]\nalias = \"/usr/a\"")),
+                [format!("4:17: {said_of_it}")]
+            );
+        }
+        assert_eq!(
+            said("alias = \"/usr/a\""),
+            ["4:1: \"alias\" needs a \"path\", expected path = \"/icons/*\", or \"root\" to look the whole path up in another directory"]
+        );
+    }
+
+    #[test]
+    fn what_belongs_to_another_act_is_told() {
+        for (lines, said_of_it) in [
+            (
+                "status = 301\nheader = { A = \"b\" }",
+                "4:1: \"status\" is only for \"redirect\", expected \"redirect\" beside it, or respond = 404 instead",
+            ),
+            (
+                "respond = 404\nstatus = 404",
+                "5:1: \"status\" is only for \"redirect\", expected the status as the value of \"respond\"",
+            ),
+            (
+                "respond_body = \"a\"",
+                "4:1: \"respond_body\" is only for \"respond\", expected a status beside it, such as respond = 200",
+            ),
+            (
+                "respond = \"health\"\nrespond_body = \"a\"",
+                "5:1: the page \"health\" has a body of its own",
+            ),
+            ("respond = 204\nrespond_body = \"a\"", "5:1: a response with status 204 has no body"),
+        ] {
+            assert_eq!(said(lines), [said_of_it]);
+        }
+    }
+
+    #[test]
+    fn a_rule_responds_only_with_what_stands_alone() {
+        let range = "it answers a request for a range, which only the server can do";
+        let condition = "it answers a conditional request, which only the server can do";
+        let all = "expected 200 to 599";
+        for (status, help) in [
+            ("206", range),
+            ("416", range),
+            ("304", condition),
+            ("412", condition),
+            ("301", "it needs a Location; expected \"redirect\" with \"status\""),
+            ("100", "it is not the end of an answer; expected 200 to 599"),
+            ("0", all),
+            ("600", all),
+            ("-1", all),
+            ("0x1_0000", all),
+        ] {
+            assert_eq!(
+                said(&format!("respond = {status}")),
+                [format!("4:11: {status} is not a status to respond with, {help}")]
+            );
+        }
+        for (value, said_of_it) in [
+            ("\"404\"", "4:11: \"404\" is a string, expected it without quotes: respond = 404"),
+            (
+                "\"heath\"",
+                "4:11: \"respond\" in [[site.rule]] is \"heath\", did you mean \"health\"?",
+            ),
+            (
+                "\"\"",
+                "4:11: \"respond\" in [[site.rule]] is \"\", expected \"status\", \"metrics\" or \"health\"",
+            ),
+            (
+                "true",
+                "4:11: \"respond\" in [[site.rule]] is a boolean, expected a status such as 404, or \"status\", \"metrics\" or \"health\"",
+            ),
+        ] {
+            assert_eq!(said(&format!("respond = {value}")), [said_of_it]);
+        }
+    }
+
+    #[test]
+    fn rewrites_and_candidates_are_paths() {
+        for path in ["/a?b={query}", "{path}", "{1}.html", "/{host}"] {
+            assert_eq!(said(&format!("path = \"*.x\"\nrewrite = \"{path}\"")), [""; 0], "{path}");
+        }
+        let begin = "expected it to begin with \"/\", \"{path}\" or a capture";
+        for (path, help) in [
+            ("", begin),
+            ("a", begin),
+            ("{host}/", begin),
+            (
+                "=404",
+                "expected a path; a rule behind this one can answer, such as respond = 404 with exists = \"none\"",
+            ),
+            ("https://a/", "expected a path; for another address there is \"redirect\""),
+        ] {
+            let help = format!("\"{path}\" is not a path, {help}");
+            assert_eq!(said(&format!("rewrite = \"{path}\"")), [format!("4:11: {help}")]);
+            assert_eq!(said(&format!("try = [\"/a\", \"{path}\"]")), [format!("4:14: {help}")]);
+        }
+        assert_eq!(
+            said("try = []"),
+            [format!("4:7: \"try\" has no candidate, expected {TRY_EXPECTED}")]
+        );
+        assert_eq!(
+            said("try = \"/a\""),
+            [format!("4:7: \"try\" in [[site.rule]] is a string, expected {TRY_EXPECTED}")]
+        );
+        assert_eq!(
+            said("path = \"/a\"\nrewrite = \"/{1}\""),
+            ["5:13: \"{1}\" stands for nothing, the path \"/a\" has no star"]
+        );
+    }
+}

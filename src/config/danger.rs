@@ -47,8 +47,11 @@ pub(super) fn check(config: &Config, files: &[PathBuf], shown: &Shown, faults: &
     for (directory, (file, what)) in found {
         let at = shown.directories.get(directory).cloned().unwrap_or(0..0);
         let file = quoted(&file.to_string_lossy());
-        let message = format!("{} would be served with {what} {file} in it", quoted(&directory.to_string_lossy()));
-        faults.report(at, message, "expected a directory of its own for what is served");
+        let message = format!(
+            "{} would be shown to the workers with {what} {file} in it",
+            quoted(&directory.to_string_lossy())
+        );
+        faults.report(at, message, "expected a directory that holds only what is served");
     }
 }
 
@@ -67,9 +70,9 @@ mod tests {
 
     #[test]
     fn a_directory_that_holds_the_configuration_is_not_served() {
-        let help = "expected a directory of its own for what is served";
+        let help = "expected a directory that holds only what is served";
         let config = |directory: &str| {
-            format!("\"{directory}\" would be served with the configuration \"/etc/anchorite/anchorite.toml\" in it, {help}")
+            format!("\"{directory}\" would be shown to the workers with the configuration \"/etc/anchorite/anchorite.toml\" in it, {help}")
         };
         for root in ["/etc", "/etc/anchorite", "/etc/anchorite/anchorite.toml"] {
             assert_eq!(told(&format!("[[site]]\nroot = \"{root}\"\n")), [format!("2:8: {}", config(root))]);
@@ -87,29 +90,29 @@ mod tests {
 
     #[test]
     fn a_directory_that_holds_a_log_or_a_socket_is_not_served() {
-        let help = "expected a directory of its own for what is served";
+        let help = "expected a directory that holds only what is served";
         assert_eq!(
             told("[[site]]\nroot = \"/srv\"\naccess_log = \"/srv/access.log\"\n"),
             [format!(
-                "2:8: \"/srv\" would be served with the log \"/srv/access.log\" in it, {help}"
+                "2:8: \"/srv\" would be shown to the workers with the log \"/srv/access.log\" in it, {help}"
             )]
         );
         assert_eq!(
             told("[log]\nerror = \"/srv/log/error.log\"\n[[site]]\nroot = \"/srv\"\n"),
             [format!(
-                "4:8: \"/srv\" would be served with the log \"/srv/log/error.log\" in it, {help}"
+                "4:8: \"/srv\" would be shown to the workers with the log \"/srv/log/error.log\" in it, {help}"
             )]
         );
         assert_eq!(
             told("[server]\ncontrol_socket = \"/srv/s\"\n[[site]]\nroot = \"/srv\"\n"),
             [format!(
-                "4:8: \"/srv\" would be served with the service's own file \"/srv/s\" in it, {help}"
+                "4:8: \"/srv\" would be shown to the workers with the service's own file \"/srv/s\" in it, {help}"
             )]
         );
         assert_eq!(
             told("[jail]\nmode = \"chroot\"\nroot = \"/var\"\n[[site]]\nroot = \"/var/www\"\n"),
             [format!(
-                "3:8: \"/var\" would be served with the log \"/var/log/anchorite/access.log\" in it, {help}"
+                "3:8: \"/var\" would be shown to the workers with the log \"/var/log/anchorite/access.log\" in it, {help}"
             )]
         );
     }

@@ -122,6 +122,16 @@ impl<'d> Table<'d> {
         self.parts.iter().filter_map(item).collect()
     }
 
+    /// Where a key stands first in a list of tables within this one.
+    pub(super) fn inside(&self, list: &'static str, key: &str) -> Option<usize> {
+        let place = |item: &Item<'_>| {
+            let tables = item.value.as_array()?.iter().filter_map(|element| element.get_ref().as_table());
+            let mut keys = tables.filter_map(|table| table.get_key_value(key));
+            keys.next().map(|(key, _)| key.span().start + item.shift)
+        };
+        self.items(list).iter().find_map(place)
+    }
+
     /// A table within this one. Names that it may not hold are reported.
     pub(super) fn table(&self, names: &'static Names, faults: &mut Faults<'_>) -> Option<Table<'d>> {
         let (at, parts) = self.parts_of(names, faults)?;

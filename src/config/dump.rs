@@ -147,11 +147,17 @@ fn site_table(site: &Site, out: &mut Writer) {
     out.table("[[site]]");
     out.list("name", &site.name);
     out.list::<Listen>("listen", &site.listen);
-    out.path("root", Some(&site.root));
+    let root = Directory {
+        base: site.root.clone(),
+        rest: site.root_rest.clone(),
+    };
+    out.string("root", &directory(&root));
     out.list("index", &site.index);
     out.raw("listing", &site.listing.to_string());
     out.list("hidden", &site.hidden);
     out.string("symlinks", word(&site::SYMLINKS, &site.symlinks));
+    let error_pages: Vec<(String, &String)> = site.error_pages.iter().map(|(status, path)| (status.to_string(), path)).collect();
+    out.pairs("error_pages", &error_pages);
     out.string("charset", &site.charset);
     out.string("access_log", &site.access_log.as_ref().map_or(String::new(), target));
     for rule in &site.rules {
@@ -265,4 +271,100 @@ fn quote(text: &str) -> String {
     }
     quoted.push('"');
     quoted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::read::tests::WHOLE;
+    use super::super::{RulePlace, parse};
+    use super::*;
+
+    /// Without the places of rules, which are other ones in the dump.
+    fn read(text: &str) -> Config {
+        let mut config = parse(text, Path::new("/etc/anchorite/anchorite.toml")).unwrap_or_else(|faults| panic!("{faults}\n{text}"));
+        for rule in config.sites.iter_mut().flat_map(|site| &mut site.rules) {
+            rule.place = RulePlace::default();
+        }
+        config
+    }
+
+    fn survives(text: &str) {
+        let config = read(text);
+        assert_eq!(read(&dump(&config)), config, "{text}");
+    }
+
+    #[test]
+    fn the_defaults_are_filled_in() {
+        let text = dump(&read("[[site]]\nroot = \"www\"\n"));
+        for line in [
+            "user = \"anchorite\"",
+            "listen = [\"[::]:80\"]",
+            "format = \"combined\"",
+            "drain_timeout = \"10m\"",
+            "root = \"/etc/anchorite/www\"",
+            "hidden = [\".*\", \"*~\", \"*.bak\", \"#*#\"]",
+        ] {
+            assert!(text.contains(&format!("\n{line}\n")), "{line} in {text}");
+        }
+    }
+
+    #[test]
+    fn whatever_is_configured_survives_its_dump() {
+        survives("[[site]]\nroot = \"/srv\"\n");
+        survives(WHOLE);
+        survives("[[site]]\nname = \"*.a\"\nroot = \"/srv/{{x/{1}}}-/www\"\n");
+        survives("[server]\nuser = \"33\"\ncontrol_socket = \"\"\npid_file = \"\"\n[[site]]\nroot = \"/srv \\\"\\\\\\u007f\\té\"\n");
+        survives(
+            "[log]\nformat = \"{client} \\\"{{{method}}}\\\" {header.referer}?\"\naccess = \"syslog\"\nerror = \"a.b\"\n[[site]]\nroot = \"/srv\"\n",
+        );
+    }
+
+    /// Pieces of rules, of which any that go together make one.
+    const MATCHERS: [&str; 7] = [
+        "",
+        "path = \"/a/*\"",
+        "path = \"/b\\\\\\\"\\n/*\"\nregex = '^/\\w+/(\\d)\"'",
+        "path = [\"/c/*\", \"/d/*\"]\nmethod = [\"GET\"]\nclient = [\"::/0\", \"10.0.0.0/8\"]",
+        "path = \"/e/*\"\nhost = \"a\"\nexists = \"file\"",
+        "path = \"/e/*\"\nrequest_header = { A = \"{\\\"*\" }\nexists = \"directory\"",
+        "path = \"/f/*\"\nexists = \"none\"",
+    ];
+    const CHANGES: [&str; 5] = [
+        "",
+        "header = { B = \"\", A = \"{{}}{host}\\t?\" }",
+        "expires = \"1500ms\"\nallow = \"::1\"\ndeny = \"127.0.0.1\"",
+        "body = \"0\"\nlisting = true\nindex = []",
+        "body = \"1025\"\nlisting = false\nindex = [\"a b\"]",
+    ];
+    const ACTS: [&str; 12] = [
+        "",
+        "root = \"/x{{y\"",
+        "alias = \"x\"",
+        "root = \"/x/{{{1}}}/z\"",
+        "redirect = \"{scheme}://{host}/{1}?a?{query}\"",
+        "redirect = \"/{{a#b\"\nstatus = 308",
+        "rewrite = \"{1}/ ?{query}\"",
+        "try = [\"{path}\", \"/a?b\"]",
+        "respond = 200\nrespond_body = \"{{\\r\\n\\\"{time}\\\"}}\"",
+        "respond = \"status\"",
+        "respond = \"metrics\"",
+        "respond = \"health\"",
+    ];
+
+    #[test]
+    fn every_combination_of_rules_survives_its_dump() {
+        let mut text = String::from("[[site]]\nroot = \"/srv\"\n");
+        for matchers in MATCHERS {
+            for changes in CHANGES {
+                for act in ACTS {
+                    // Neither captures nor an alias without a path.
+                    if matchers.is_empty() && (act.contains("{1}") || act.contains("alias")) {
+                        continue;
+                    }
+                    text.push_str(&format!("[[site.rule]]\n{matchers}\n{changes}\n{act}\n"));
+                }
+            }
+        }
+        survives(&text);
+    }
 }

@@ -7,8 +7,13 @@ use std::collections::HashMap;
 
 /// Extension and type, in the order of the files.
 pub(super) fn read(top: &Table<'_>, faults: &mut Faults<'_>) -> Vec<(String, String)> {
-    let (mut list, mut taken) = (Vec::new(), HashMap::new());
+    let (mut list, mut taken, mut kinds) = (Vec::new(), HashMap::new(), HashMap::new());
     for (kind, item) in top.free_table(&names::MIME, faults) {
+        // Within one file the parser has told; a second file would add to the list of the first.
+        if let Some(first) = kinds.insert(kind.value, kind.at.start) {
+            let help = format!("first given at {}", faults.place_name(first));
+            faults.report(kind.at.clone(), format!("{} is given twice", quoted(kind.value)), help);
+        }
         if !is_media_type(kind.value) {
             let help = "expected one such as \"application/wasm\"";
             faults.report(kind.at.clone(), format!("{} is not a media type", quoted(kind.value)), help);

@@ -9,6 +9,7 @@
 mod act;
 mod danger;
 mod diagnostic;
+mod directory;
 mod document;
 mod dump;
 mod include;
@@ -23,6 +24,7 @@ mod network;
 mod paths;
 mod quantity;
 mod read;
+mod redirect;
 mod regex;
 mod rule;
 mod rules;
@@ -162,11 +164,16 @@ pub struct Site {
     /// Absolute; resolved from the configuration file's directory when written as a relative path.
     #[serde(with = "slice::path_bytes")]
     pub root: PathBuf,
+    /// What follows `root`, where that is written with captures: `root` is then the literal directory before them, which the jail shows.
+    /// Empty: the root is `root` itself.
+    pub root_rest: Template,
     pub index: Vec<String>,
     pub listing: bool,
     /// Patterns of one path segment with `*`; a match is 404, `.well-known` excepted.
     pub hidden: Vec<String>,
     pub symlinks: Symlinks,
+    /// The path on this site that answers in place of the built-in page, by status.
+    pub error_pages: Vec<(u16, String)>,
     /// For text types; empty: none is sent.
     pub charset: String,
     /// `None`: where `[log] access` says.

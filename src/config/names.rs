@@ -79,6 +79,7 @@ pub(super) const SITE: Names = Names {
         "listing",
         "hidden",
         "symlinks",
+        "error_pages",
         "charset",
         "access_log",
         "rule",
@@ -93,7 +94,6 @@ pub(super) const SITE: Names = Names {
         "tls",
         "http2",
         "compress",
-        "error_pages",
         "min_version",
         "key_isolation",
         "session_tickets",
@@ -198,8 +198,8 @@ fn distance(written: &str, name: &str) -> Option<usize> {
 /// In TOML a key after `[[site.rule]]` is the rule's, wherever the writer's indentation puts it.
 fn beside_rule(names: &Names, key: &str) -> Option<String> {
     let has = |table: &Names| table.keys.contains(&key) || table.planned.contains(&key);
-    let in_rule = std::ptr::eq(names.label, RULE.label) && !has(&RULE) && has(&SITE);
-    let in_site = std::ptr::eq(names.label, SITE.label) && !has(&SITE) && has(&RULE);
+    let in_rule = names.label == RULE.label && !has(&RULE) && has(&SITE);
+    let in_site = names.label == SITE.label && !has(&SITE) && has(&RULE);
     let place = if in_rule {
         "it belongs to the site, and so before the first [[site.rule]]: a key after that belongs to the rule"
     } else if in_site {

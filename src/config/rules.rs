@@ -263,7 +263,7 @@ fn header_pairs<'d>(table: &Table<'d>, key: &'static str, expected: &str, faults
 
 /// Headers that say where a message ends or belong to one connection (RFC 9110, section 7.6.1; RFC 9112, section 6), or that the server alone
 /// knows the value of.
-const OWN_HEADERS: [(&str, &str); 12] = [
+const OWN_HEADERS: [(&str, &str); 11] = [
     ("connection", HOP_BY_HOP),
     ("keep-alive", HOP_BY_HOP),
     ("proxy-connection", HOP_BY_HOP),
@@ -274,7 +274,6 @@ const OWN_HEADERS: [(&str, &str); 12] = [
     ("content-length", FRAMING),
     ("content-range", FRAMING),
     ("date", "the server always sends its own time"),
-    ("location", "expected \"redirect\""),
     ("server", "it is \"server_header\" in [server]"),
 ];
 const HOP_BY_HOP: &str = "it belongs to the connection and not to the response";
@@ -289,3 +288,257 @@ const STARS_MAX: usize = 9;
 const PATH_EXPECTED: &str = "a path such as \"/icons/*\" or \"*.png\", or a list of them";
 const METHOD_EXPECTED: &str = "a method such as \"GET\", or a list of them";
 const HOST_EXPECTED: &str = "a host name such as \"example.org\" or \"*.example.org\", or a list of them";
+
+#[cfg(test)]
+mod tests {
+    use super::super::read::{told, with_a_site};
+    use super::*;
+
+    /// What is said about a rule; its first line is line 4.
+    fn said(lines: &str) -> Vec<String> {
+        told(&format!("[[site]]\nroot = \"/srv\"\n[[site.rule]]\n{lines}\n"))
+    }
+
+    fn rule(lines: &str) -> Rule {
+        let text = format!("[[site]]\nname = \"a\"\nroot = \"/srv\"\n[[site.rule]]\n{lines}\n");
+        with_a_site(&text).sites[0].rules[0].clone()
+    }
+
+    fn texts(list: &[&str]) -> Vec<String> {
+        list.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn every_matcher_is_read() {
+        let text = "path = [\"/a\", \"*.b\"]\nregex = \"^/(a)$\"\nmethod = [\"GET\", \"M-SEARCH\"]\nclient = \"10.0.0.0/8\"\n\
+                    host = [\"A.Example.\", \"*.b.example\"]\nrequest_header = { X-B = \"*\", A = \"b c\" }\nexists = \"directory\"";
+        let rule = rule(text);
+        let expected = Matchers {
+            path: texts(&["/a", "*.b"]),
+            regex: Some("^/(a)$".to_owned()),
+            method: texts(&["GET", "M-SEARCH"]),
+            client: vec![super::super::Network {
+                address: "10.0.0.0".parse().unwrap(),
+                bits: 8,
+            }],
+            host: texts(&["a.example", "*.b.example"]),
+            request_header: vec![("x-b".to_owned(), "*".to_owned()), ("a".to_owned(), "b c".to_owned())],
+            exists: Some(Exists::Directory),
+        };
+        assert_eq!(rule.matchers, expected);
+        assert_eq!(rule.changes, Changes::default());
+        assert_eq!(rule.act, None);
+        assert_eq!((rule.place.file.as_str(), rule.place.line), ("/etc/anchorite/anchorite.toml", 4));
+        for (word, exists) in EXISTS {
+            assert_eq!(self::rule(&format!("exists = {word:?}")).matchers.exists, Some(exists));
+        }
+    }
+
+    #[test]
+    fn every_change_is_read() {
+        let text = "header = { X-B = \"a {host}\", A = \"\" }\nexpires = \"30d\"\nallow = [\"::1\", \"10.0.0.0/8\"]\ndeny = \"0.0.0.0/0\"\n\
+                    body = \"1TiB\"\nlisting = true\nindex = []";
+        let changes = rule(text).changes;
+        let headers: Vec<(&str, String)> = changes
+            .header
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.to_string()))
+            .collect();
+        assert_eq!(headers, [("X-B", "a {host}".to_owned()), ("A", String::new())]);
+        assert_eq!(changes.expires, Some(Duration::from_secs(30 * 86_400)));
+        let shown = |networks: &[super::super::Network]| networks.iter().map(ToString::to_string).collect::<Vec<_>>();
+        assert_eq!(shown(&changes.allow), ["::1/128", "10.0.0.0/8"]);
+        assert_eq!(shown(&changes.deny), ["0.0.0.0/0"]);
+        assert_eq!(
+            (changes.body, changes.listing, changes.index),
+            (Some(1 << 40), Some(true), Some(Vec::new()))
+        );
+        assert_eq!(rule("").matchers, Matchers::default());
+    }
+
+    #[test]
+    fn paths_that_match_nothing_are_refused() {
+        let resolved = "matches nothing, \"//\", \"/./\" and \"/../\" are resolved before a path is compared";
+        let regex = "is not a path pattern, for a regular expression there is \"regex\"";
+        let begin = "is not a path pattern, expected it to begin with \"/\" or \"*\"";
+        for (path, said_of_it) in [
+            ("", begin),
+            ("a", begin),
+            (".php", begin),
+            ("^/a", regex),
+            ("~ /a", regex),
+            ("/a$", regex),
+            ("/a//b", resolved),
+            ("/./a", resolved),
+            ("/a/..", resolved),
+            ("/a/**/b", "has two stars in a row, expected one, which stands for \"/\" too"),
+            ("/*a*a*a*a*a*a*a*a*a*", "has more than 9 stars"),
+        ] {
+            assert_eq!(
+                said(&format!("path = [\"/x\", \"{path}\"]")),
+                [format!("4:15: \"{path}\" {said_of_it}")]
+            );
+        }
+        assert_eq!(said("path = \"/a\\u0000\""), ["4:8: \"/a\\0\" holds a NUL, which no path does"]);
+        assert_eq!(
+            said("path = []"),
+            [format!("4:8: an empty list matches nothing, expected {PATH_EXPECTED}")]
+        );
+        assert_eq!(
+            said("path = 1"),
+            [format!("4:8: \"path\" in [[site.rule]] is an integer, expected {PATH_EXPECTED}")]
+        );
+        assert_eq!(said("path = [\"/a/*\", \"*.b\", \"*\", \"/..a/.\u{e9}\"]"), [""; 0]);
+    }
+
+    #[test]
+    fn a_regex_is_told_where_it_fails() {
+        assert_eq!(said("regex = '^/(a'"), ["4:12: regular expression: unclosed group"]);
+        // With escapes in the string the place cannot be told.
+        assert_eq!(said("regex = \"^/(\\u0061\""), ["4:9: regular expression: unclosed group"]);
+        assert_eq!(
+            said("regex = 1"),
+            ["4:9: \"regex\" in [[site.rule]] is an integer, expected a regular expression"]
+        );
+        // What follows from it is not told.
+        assert_eq!(said("regex = '^/(a'\nrewrite = \"/{2}\"").len(), 1);
+    }
+
+    #[test]
+    fn captures_are_counted() {
+        for (matchers, number, help) in [
+            ("regex = '^/(a)(b)'", 3, "the regex has 2 groups"),
+            ("regex = '^/(a)'\npath = \"/*/*\"", 2, "the regex has 1 group"),
+            ("regex = '^/(?:a)'", 1, "the regex has no group"),
+            ("path = \"/a/*\"", 2, "the path \"/a/*\" has 1 star"),
+            ("path = [\"/*/*\", \"/a\"]", 1, "the path \"/a\" has no star"),
+            ("method = \"GET\"", 1, "the rule has neither a \"regex\" nor a \"path\" with a star"),
+        ] {
+            let line = 4 + matchers.lines().count();
+            assert_eq!(
+                said(&format!("{matchers}\nheader = {{ A = \"é{{{number}}}\" }}")),
+                [format!("{line}:18: \"{{{number}}}\" stands for nothing, {help}")]
+            );
+            if number > 1 {
+                let lower = number - 1;
+                assert_eq!(said(&format!("{matchers}\nheader = {{ A = \"{{{lower}}}\" }}")), [""; 0]);
+            }
+        }
+    }
+
+    #[test]
+    fn the_other_matchers_are_checked() {
+        for (line, said_of_it) in [
+            (
+                "method = \"get\"",
+                "4:10: \"get\" is not possible here, methods are case-sensitive: did you mean \"GET\"?".to_owned(),
+            ),
+            ("method = \"A B\"", format!("4:10: \"A B\" is not possible here, expected {METHOD_EXPECTED}")),
+            (
+                "method = []",
+                format!("4:10: an empty list matches nothing, expected {METHOD_EXPECTED}"),
+            ),
+            ("host = [\"\"]", format!("4:9: \"\" is not possible here, expected {HOST_EXPECTED}")),
+            (
+                "host = \"a:80\"",
+                "4:8: \"a:80\" is not possible here, expected a name without a port".to_owned(),
+            ),
+            (
+                "client = \"10.0.0.1/8\"",
+                "4:10: \"10.0.0.1/8\" is not a network, its last bits are not zero: did you mean \"10.0.0.0/8\", or the one address \
+                 \"10.0.0.1\"?"
+                    .to_owned(),
+            ),
+            (
+                "allow = []",
+                "4:9: an empty list of networks, expected an address or a network such as \"192.0.2.0/24\" or \"2001:db8::/32\", or a list \
+                 of them"
+                    .to_owned(),
+            ),
+            (
+                "request_header = { \"A B\" = \"c\" }",
+                "4:20: \"A B\" is not the name of a header, expected letters, digits and \"-\"".to_owned(),
+            ),
+            (
+                "request_header = { a = \"b\", A = \"c\" }",
+                "4:29: \"A\" is given twice, first given at /etc/anchorite/anchorite.toml:4:20; case does not matter".to_owned(),
+            ),
+            (
+                "request_header = { a = \"\\r\" }",
+                "4:24: \"\\r\" matches nothing, the value of a header has no control characters".to_owned(),
+            ),
+            (
+                "request_header = { a = 1 }",
+                "4:24: \"request_header\" in [[site.rule]] holds an integer, expected a table such as { User-Agent = \"*bot*\" }".to_owned(),
+            ),
+            (
+                "exists = \"flie\"",
+                "4:10: \"exists\" in [[site.rule]] is \"flie\", did you mean \"file\"?".to_owned(),
+            ),
+        ] {
+            assert_eq!(said(line), [said_of_it], "{line}");
+        }
+    }
+
+    #[test]
+    fn headers_that_are_the_servers_own_are_refused() {
+        for (name, why) in OWN_HEADERS {
+            let upper = name.to_ascii_uppercase();
+            assert_eq!(
+                said(&format!("header = {{ {upper} = \"\" }}")),
+                [format!("4:12: {upper:?} cannot be set, {why}")]
+            );
+        }
+        for value in ["a\\r\\nX: y", "a\\n", "\\u0000"] {
+            let said = said(&format!("header = {{ A = \"{value}\" }}"));
+            assert!(
+                said[0].ends_with("is not possible here, expected no control characters"),
+                "{said:?}"
+            );
+        }
+        assert_eq!(
+            said("header = \"A: b\""),
+            ["4:10: \"header\" in [[site.rule]] is a string, expected a table such as { X-Frame-Options = \"DENY\" }"]
+        );
+    }
+
+    #[test]
+    fn the_other_changes_are_checked() {
+        for (line, said_of_it) in [
+            ("expires = \"11y\"", "4:11: \"11y\" is not a duration"),
+            (
+                "expires = \"3651d\"",
+                "4:11: \"expires\" in [[site.rule]] is \"3651d\", expected \"0ms\" to \"3650d\"",
+            ),
+            (
+                "body = \"17TiB\"",
+                "4:8: \"body\" in [[site.rule]] is \"17TiB\", expected \"0B\" to \"16TiB\"",
+            ),
+            (
+                "listing = 1",
+                "4:11: \"listing\" in [[site.rule]] is an integer, expected true or false",
+            ),
+            (
+                "index = [\"a/b\"]",
+                "4:10: \"a/b\" is not possible here, expected the name of a file, without \"/\"",
+            ),
+        ] {
+            assert!(said(line)[0].starts_with(said_of_it), "{:?}", said(line));
+        }
+    }
+
+    #[test]
+    fn a_key_that_fell_into_the_rule_is_sent_back() {
+        assert_eq!(
+            said("path = \"/a\"\ncharset = \"\""),
+            [
+                "5:1: unknown key \"charset\" in [[site.rule]], it belongs to the site, and so before the first [[site.rule]]: a key after that \
+              belongs to the rule"
+            ]
+        );
+        assert_eq!(
+            told("[[site]]\nroot = \"/srv\"\nrule = [1]\n"),
+            ["3:9: \"rule\" holds an integer, expected only tables, each begun with [[site.rule]]"]
+        );
+    }
+}

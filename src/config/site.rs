@@ -5,7 +5,8 @@ use super::diagnostic::{Faults, quoted};
 use super::document::{Item, Table, Text};
 use super::mime::is_token;
 use super::rules::{self, Regexes};
-use super::{Listen, Server, Site, Symlinks, listen, log, names, paths};
+use super::template::Captures;
+use super::{Directory, Listen, Server, Site, Symlinks, Template, directory, listen, log, names};
 use std::collections::HashMap;
 use std::path::PathBuf;
 
@@ -18,10 +19,14 @@ pub(super) fn read(top: &Table<'_>, server: &Server, shown: &mut Shown, faults: 
     let (mut taken, mut regexes) = (Taken::new(), Regexes::new());
     let mut sites = Vec::new();
     for table in &tables {
-        let mut site = read_one(table, shown, faults);
+        let mut site = with_defaults(PathBuf::new());
+        if let Some(item) = table.item("listen", faults) {
+            site.listen = listen::read(&item, faults);
+        }
         let listen = if site.listen.is_empty() { &server.listen } else { &site.listen };
-        let names = read_names(table, listen, &mut taken, faults);
-        site.name = names.unwrap_or(site.name);
+        site.name = read_names(table, listen, &mut taken, faults).unwrap_or(site.name);
+        read_root(table, &mut site, shown, faults);
+        read_others(table, &mut site, faults);
         site.rules = rules::read(table, shown, &mut regexes, faults);
         sites.push(site);
     }
@@ -37,33 +42,55 @@ pub(super) fn with_defaults(root: PathBuf) -> Site {
         name: vec![String::new()],
         listen: Vec::new(),
         root,
+        root_rest: Template::default(),
         index: vec!["index.html".to_owned()],
         listing: false,
         hidden: HIDDEN.map(str::to_owned).to_vec(),
         symlinks: Symlinks::Owner,
+        error_pages: Vec::new(),
         charset: "utf-8".to_owned(),
         access_log: None,
         rules: Vec::new(),
     }
 }
 
-fn read_one(table: &Table<'_>, shown: &mut Shown, faults: &mut Faults<'_>) -> Site {
-    let root = table.item("root", faults);
-    if root.is_none() {
-        faults.report_missing(
-            table.at.clone(),
-            "this site has no \"root\"",
-            "expected the directory to serve, such as root = \"/var/www/html\"",
-        );
+fn read_root(table: &Table<'_>, site: &mut Site, shown: &mut Shown, faults: &mut Faults<'_>) {
+    let Some(item) = table.item("root", faults) else {
+        let help = match table.inside("rule", "root") {
+            Some(place) => format!(
+                "the one at {} stands behind [[site.rule]] and belongs to that rule",
+                faults.place_name(place)
+            ),
+            None => "expected the directory to serve, such as root = \"/var/www/html\"".to_owned(),
+        };
+        faults.report_missing(table.at.clone(), "this site has no \"root\"", help);
+        return;
+    };
+    let read = item
+        .text("a directory", faults)
+        .and_then(|text| directory::read(&text, &captures(&site.name), shown, faults));
+    if let Some(Directory { base, rest }) = read {
+        (site.root, site.root_rest) = (base, rest);
     }
-    let root_at = root.as_ref().map_or(table.at.clone(), |item| item.at.clone());
-    let path = root
-        .and_then(|item| item.text("a directory", faults))
-        .and_then(|text| read_root(&text, faults));
-    let mut site = with_defaults(path.unwrap_or_default());
-    shown.add(&site.root, root_at);
-    if let Some(item) = table.item("listen", faults) {
-        site.listen = listen::read(&item, faults);
+}
+
+/// `{1}` is what the star of the name stands for.
+fn captures(names: &[String]) -> Captures {
+    match names.iter().find(|name| !name.starts_with('*')) {
+        Some(name) => Captures {
+            count: 0,
+            source: format!("the name {} has no star", quoted(name)),
+        },
+        None => Captures {
+            count: 1,
+            source: "the name has 1 star".to_owned(),
+        },
+    }
+}
+
+fn read_others(table: &Table<'_>, site: &mut Site, faults: &mut Faults<'_>) {
+    if let Some(item) = table.item("error_pages", faults) {
+        site.error_pages = read_error_pages(&item, faults);
     }
     if let Some(item) = table.item("access_log", faults) {
         site.access_log = log::read_access_log(&item, faults);
@@ -86,23 +113,29 @@ fn read_one(table: &Table<'_>, shown: &mut Shown, faults: &mut Faults<'_>) -> Si
     {
         site.charset = read_charset(&charset, faults);
     }
-    site
 }
 
-/// A capture in it would otherwise be a directory with braces in its name, silently.
-fn read_root(text: &Text<'_>, faults: &mut Faults<'_>) -> Option<PathBuf> {
-    if text.value.contains(['{', '}']) {
-        faults.report(
-            text.at.clone(),
-            format!(
-                "{} holds a brace, and captures in the \"root\" of a site are not supported by this version",
-                quoted(text.value)
-            ),
-            "expected a directory; a rule's \"root\" may hold captures",
-        );
-        return None;
+/// Statuses and paths of this site.
+fn read_error_pages(item: &Item<'_>, faults: &mut Faults<'_>) -> Vec<(u16, String)> {
+    let mut list: Vec<(u16, String)> = Vec::new();
+    for (status, path) in item.pairs("a table such as { 404 = \"/404.html\" }", faults).unwrap_or_default() {
+        let number = status.value.parse().ok().filter(|number| (400..=599).contains(number));
+        let Some(number) = number.filter(|_| status.value.len() == 3) else {
+            faults.report(
+                status.at,
+                format!("{} is not the status of an error", quoted(status.value)),
+                "expected 400 to 599",
+            );
+            continue;
+        };
+        if !path.value.starts_with('/') || path.value.ends_with('/') || path.value.contains(char::is_control) {
+            let help = "expected the path of a file on this site, such as \"/404.html\"";
+            faults.report(path.at, format!("{} is not possible here", quoted(path.value)), help);
+            continue;
+        }
+        list.push((number, path.value.to_owned()));
     }
-    paths::directory(text, faults)
+    list
 }
 
 /// Names of index files.
@@ -272,10 +305,12 @@ mod tests {
             name: vec![String::new()],
             listen: Vec::new(),
             root: PathBuf::from("/srv/www"),
+            root_rest: Template::default(),
             index: vec!["index.html".to_owned()],
             listing: false,
             hidden: vec![".*".to_owned(), "*~".to_owned(), "*.bak".to_owned(), "#*#".to_owned()],
             symlinks: Symlinks::Owner,
+            error_pages: Vec::new(),
             charset: "utf-8".to_owned(),
             access_log: None,
             rules: Vec::new(),
@@ -286,16 +321,18 @@ mod tests {
     #[test]
     fn every_key_is_read() {
         let text = "[[site]]\nname = [\"a.example\", \"*.b.example\"]\nroot = \"www\"\nindex = [\"a.html\", \"b.html\"]\nlisting = true\n\
-                    hidden = []\nsymlinks = \"any\"\ncharset = \"\"\naccess_log = \"b.log\"\nlisten = [\"[::1]:80\", \"unix:/run/b\"]\n\
+                    hidden = []\nsymlinks = \"any\"\ncharset = \"\"\nerror_pages = { 404 = \"/404.html\", 500 = \"/e/500\" }\naccess_log = \"b.log\"\nlisten = [\"[::1]:80\", \"unix:/run/b\"]\n\
                     [[site]]\nname = \"b\"\nroot = \"../www\"\nsymlinks = \"never\"\n";
         let expected = Site {
             name: vec!["a.example".to_owned(), "*.b.example".to_owned()],
             listen: vec![Listen::Tcp("[::1]:80".parse().unwrap()), Listen::Unix("/run/b".into())],
             root: PathBuf::from("/etc/anchorite/www"),
+            root_rest: Template::default(),
             index: vec!["a.html".to_owned(), "b.html".to_owned()],
             listing: true,
             hidden: Vec::new(),
             symlinks: Symlinks::Any,
+            error_pages: vec![(404, "/404.html".to_owned()), (500, "/e/500".to_owned())],
             charset: String::new(),
             access_log: Some(LogTarget::File("/etc/anchorite/b.log".into())),
             rules: Vec::new(),
@@ -406,6 +443,12 @@ mod tests {
             told("[[site]]\nname = \"a\"\n"),
             ["1:1: this site has no \"root\", expected the directory to serve, such as root = \"/var/www/html\""]
         );
+        assert_eq!(
+            told("[[site]]\n[[site.rule]]\n[[site.rule]]\npath = \"/x\"\nroot = \"/a\"\n"),
+            [
+                "1:1: this site has no \"root\", the one at /etc/anchorite/anchorite.toml:5:1 stands behind [[site.rule]] and belongs to that rule"
+            ]
+        );
         for text in ["", "# nothing\n", "[server]\n", "site = []\n"] {
             assert_eq!(
                 told(text),
@@ -433,11 +476,6 @@ mod tests {
                 "2:8: \"/a/../..\" has \"..\" after a name, expected \"..\" only at the beginning",
             ),
             ("\"a\\u0000\"", "2:8: \"a\\0\" holds a NUL, expected a path"),
-            (
-                "\"/srv/{1}\"",
-                "2:8: \"/srv/{1}\" holds a brace, and captures in the \"root\" of a site are not supported by this version, \
-                 expected a directory; a rule's \"root\" may hold captures",
-            ),
             ("1", "2:8: \"root\" in [[site]] is an integer, expected a directory"),
         ] {
             assert_eq!(told(&format!("[[site]]\nroot = {root}\n")), [said_of_it]);
@@ -488,6 +526,18 @@ mod tests {
             (
                 "charset = \"utf-8\\r\\nX: y\"",
                 "3:11: \"utf-8\\r\\nX: y\" is not the name of a character set, expected a token such as \"utf-8\", or \"\" to send none",
+            ),
+            (
+                "error_pages = { 200 = \"/a\" }",
+                "3:17: \"200\" is not the status of an error, expected 400 to 599",
+            ),
+            (
+                "error_pages = { 404 = \"a.html\" }",
+                "3:23: \"a.html\" is not possible here, expected the path of a file on this site, such as \"/404.html\"",
+            ),
+            (
+                "error_pages = \"/a\"",
+                "3:15: \"error_pages\" in [[site]] is a string, expected a table such as { 404 = \"/404.html\" }",
             ),
             (
                 "charset = 8",

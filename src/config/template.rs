@@ -118,11 +118,12 @@ impl Reader<'_> {
 
     fn forbids(&self, next: char) -> Option<&'static str> {
         match self.purpose {
-            Purpose::Body => None,
+            // The reader of a directory looks for what the kernel does not allow.
+            Purpose::Body | Purpose::Directory => None,
             Purpose::Header if next == '\t' => None,
             // It goes into the header as it is: RFC 3986, section 2.
             Purpose::Location if !next.is_ascii_graphic() => Some("expected it percent-encoded"),
-            Purpose::Location | Purpose::Path | Purpose::Directory | Purpose::Header | Purpose::LogLine => {
+            Purpose::Location | Purpose::Path | Purpose::Header | Purpose::LogLine => {
                 next.is_control().then_some("expected no control characters")
             }
         }

@@ -8,7 +8,7 @@ use super::generation::{Generation, Phase};
 use super::listen::{Listener, listen};
 use super::report::Report;
 use super::supervise::Supervisor;
-use crate::config::{self, Config, Level, LogTarget};
+use crate::config::{self, Config, Level, LogFormat, LogTarget, Site};
 use crate::sys::pid_file::{self, PidFile};
 use crate::sys::privilege::Identity;
 use crate::sys::{clock, log_file, proc, process, socket};
@@ -129,6 +129,7 @@ impl Fixed {
 /// # Errors
 /// Names what cannot be had, with the errno.
 pub(super) fn prepare(mut config: Config, identity: Identity, open: &[Rc<Listener>]) -> Result<Prepared, String> {
+    refuse_unfinished(&config)?;
     let pid_file = config.server.pid_file.clone();
     pid_file.as_deref().map(pid_file::refuse_other).transpose()?;
     let listeners = listen(&config.addresses(), open)?;
@@ -154,6 +155,27 @@ pub(super) fn prepare(mut config: Config, identity: Identity, open: &[Rc<Listene
         watched,
         pid_file,
     })
+}
+
+/// What the configuration can say and the workers do not do yet: refused, for what is ignored in silence may be what a site relies on.
+fn refuse_unfinished(config: &Config) -> Result<(), String> {
+    let any = |what: fn(&Site) -> bool| config.sites.iter().any(what);
+    let unfinished = [
+        (any(|site| !site.rules.is_empty()), "[[site.rule]]"),
+        (any(|site| !site.listen.is_empty()), "\"listen\" in [[site]]"),
+        (any(|site| site.access_log.is_some()), "\"access_log\" in [[site]]"),
+        (any(|site| !site.error_pages.is_empty()), "\"error_pages\" in [[site]]"),
+        (any(|site| !site.root_rest.parts.is_empty()), "a capture in the \"root\" of a site"),
+        (!config.mime.is_empty(), "[mime]"),
+        (
+            config.log.format != LogFormat::Combined,
+            "a \"format\" in [log] other than \"combined\"",
+        ),
+    ];
+    match unfinished.into_iter().find(|(is_there, _)| *is_there) {
+        Some((_, what)) => Err(format!("{what} is not supported by this version")),
+        None => Ok(()),
+    }
 }
 
 impl Source {

@@ -83,7 +83,8 @@ fn the_manual_describes_every_key_once_and_no_other() {
 fn the_defaults_of_the_manual_are_those_of_the_code() {
     let mut tables = BTreeMap::<String, String>::new();
     let mut without = Vec::new();
-    for Described { table, key, default } in described(&manual()) {
+    // A key of a rule that is left out does nothing.
+    for Described { table, key, default } in described(&manual()).into_iter().filter(|d| d.table != "site.rule") {
         match default {
             Some(value) => tables.entry(table).or_default().push_str(&format!("{key} = {value}\n")),
             None => without.push(format!("{table}.{key}")),
@@ -113,7 +114,7 @@ fn the_defaults_of_the_manual_are_those_of_the_code() {
 #[test]
 fn the_examples_of_the_manual_are_accepted() {
     let examples = literal_blocks(&manual(), "EXAMPLES");
-    assert_eq!(examples.len(), 2);
+    assert_eq!(examples.len(), 6);
     for text in examples {
         parse(&text, Path::new("/etc/anchorite/anchorite.toml")).unwrap_or_else(|faults| panic!("{faults}"));
     }
