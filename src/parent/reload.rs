@@ -4,6 +4,7 @@
 //! sockets bound, its logs opened, its workers confined and verified. Then it gets the sockets and the old one drains.
 
 use super::cell::Cells;
+use super::control;
 use super::generation::{Generation, Phase};
 use super::listen::{Listener, listen};
 use super::report::Report;
@@ -130,6 +131,7 @@ impl Fixed {
 /// Names what cannot be had, with the errno.
 pub(super) fn prepare(mut config: Config, identity: Identity, open: &[Rc<Listener>]) -> Result<Prepared, String> {
     refuse_unfinished(&config)?;
+    control::leave_out_of_reach(&mut config.server, identity.rootless);
     let pid_file = config.server.pid_file.clone();
     pid_file.as_deref().map(pid_file::refuse_other).transpose()?;
     let listeners = listen(&config.addresses(), open)?;

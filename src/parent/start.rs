@@ -3,7 +3,7 @@
 
 use super::cell::Cells;
 use super::child::Nursery;
-use super::control::Control;
+use super::control::{self, Control};
 use super::listen::{self, Listener};
 use super::reload::{Fixed, Source, prepare};
 use super::report::{self, announce};
@@ -43,7 +43,7 @@ pub fn run(config: Config, file: Option<PathBuf>, announcement: &Announce) -> u8
     }
 }
 
-fn start(config: Config, file: Option<PathBuf>, announcement: &Announce) -> Result<Supervisor, String> {
+fn start(mut config: Config, file: Option<PathBuf>, announcement: &Announce) -> Result<Supervisor, String> {
     let inherited = listen::inherited()?;
     process::reserve_standard_descriptors().map_err(|fault| format!("/dev/null: {fault}"))?;
     process::set_umask();
@@ -52,6 +52,10 @@ fn start(config: Config, file: Option<PathBuf>, announcement: &Announce) -> Resu
     let null = socket::null().map_err(|fault| format!("/dev/null: {fault}"))?;
     let manager = Manager::open()?;
     let identity = identity(&config)?;
+    let fixed = Fixed::of(&config);
+    if control::leave_out_of_reach(&mut config.server, identity.rootless) {
+        announce("no control socket or pid file in /run/anchorite, which this user cannot write: [server] can name other places");
+    }
     let pid_file = config.server.pid_file.clone();
     let control = config
         .server
@@ -61,7 +65,6 @@ fn start(config: Config, file: Option<PathBuf>, announcement: &Announce) -> Resu
         .transpose()?
         .unwrap_or_default();
     let chrooted = matches!(config.jail.mode, JailMode::Chroot(_));
-    let fixed = Fixed::of(&config);
     let first = prepare(config, identity, &inherited)?;
     listen::refuse_unnamed(&inherited, &first.listeners)?;
     drop(inherited);

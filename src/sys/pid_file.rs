@@ -6,6 +6,7 @@
 use super::{privilege, proc, process};
 use nix::fcntl::{OFlag, open};
 use nix::sys::stat::{Mode, fstat};
+use nix::unistd::{AccessFlags, access};
 use std::fs::{DirBuilder, File};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
@@ -87,6 +88,11 @@ pub fn prepare_directory(of: &Path) -> Result<(), String> {
         return Err(named(io::Error::other("other users can write it")));
     }
     Ok(())
+}
+
+/// Whether this process could make a file there, as an ordinary user often cannot in a directory of the system.
+pub fn is_within_reach(path: &Path) -> bool {
+    prepare_directory(path).is_ok() && path.parent().is_some_and(|directory| access(directory, AccessFlags::W_OK).is_ok())
 }
 
 fn read(path: &Path) -> Option<i32> {
