@@ -1,6 +1,6 @@
 //! `anchorite check`: every fault of a configuration at once, and whether a start would find what it needs.
 
-use super::client;
+use super::control;
 use crate::config;
 use crate::ipc::control::Order;
 use crate::parent;
@@ -23,7 +23,7 @@ pub(super) fn main(file: &Path, dump: bool) -> u8 {
         .server
         .control_socket
         .as_deref()
-        .and_then(|path| client::ask(path, Order::Status { json: true }).ok());
+        .and_then(|path| control::ask(path, Order::Status { json: true }).ok());
     let owned = |address: &str| status.as_ref().is_some_and(|status| status.contains(&format!("\"{address}\"")));
     let faults = parent::check(config, owned);
     for fault in &faults {

@@ -6,14 +6,17 @@
 
 mod audit;
 mod check;
-mod client;
+mod control;
+mod explain;
 mod policy;
 mod run;
 mod serve;
+mod site;
 
+use crate::ipc::control::Order;
 use crate::{broker, worker};
 use clap::{Parser, Subcommand};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 /// A web server walled in: serves files from processes that can do nothing else.
@@ -50,6 +53,54 @@ enum Command {
         #[arg(long)]
         dump: bool,
     },
+    /// Reads the configuration again; answers when the new one serves, or says why not
+    Reload {
+        #[command(flatten)]
+        configuration: Configuration,
+    },
+    /// Lets transfers finish and ends the service; answers when it has ended
+    Stop {
+        #[command(flatten)]
+        configuration: Configuration,
+    },
+    /// Opens the log files again, after they were renamed
+    Reopen {
+        #[command(flatten)]
+        configuration: Configuration,
+    },
+    /// Prints the state of the service
+    Status {
+        #[command(flatten)]
+        configuration: Configuration,
+        /// For machines
+        #[arg(long)]
+        json: bool,
+    },
+    /// Enables and disables the sites of sites-available
+    Site {
+        #[command(flatten)]
+        configuration: Configuration,
+        #[command(subcommand)]
+        order: site::Order,
+    },
+    /// Says why a URL is answered as it is: site, rules, files, permissions; offline
+    Explain {
+        /// The URL, or a path for the default site
+        url: String,
+        #[command(flatten)]
+        configuration: Configuration,
+        #[arg(long, default_value = "GET")]
+        method: String,
+        /// Who asks
+        #[arg(long, value_name = "ADDR", default_value = "127.0.0.1")]
+        client: IpAddr,
+        /// A field of the request, as "Name: value"; may be given more than once
+        #[arg(long = "header", value_name = "H")]
+        headers: Vec<String>,
+        /// For machines
+        #[arg(long)]
+        json: bool,
+    },
     /// Compares every running process of the service with the policy of its role
     Audit {
         /// For machines
@@ -66,7 +117,7 @@ enum Command {
 #[derive(clap::Args)]
 struct Configuration {
     /// The configuration file
-    #[arg(short = 'c', value_name = "FILE", default_value = "/etc/anchorite/anchorite.toml")]
+    #[arg(short = 'c', value_name = "FILE", default_value = "/etc/anchorite/anchorite.toml", global = true)]
     file: PathBuf,
 }
 
@@ -86,6 +137,28 @@ pub fn main() -> u8 {
         Command::Serve { directory, listen } => serve::main(&directory, listen),
         Command::Run { configuration, resume } => run::main(&configuration.file, resume),
         Command::Check { configuration, dump } => check::main(&configuration.file, dump),
+        Command::Reload { configuration } => control::main(&configuration.file, Order::Reload),
+        Command::Stop { configuration } => control::main(&configuration.file, Order::Stop),
+        Command::Reopen { configuration } => control::main(&configuration.file, Order::Reopen),
+        Command::Status { configuration, json } => control::main(&configuration.file, Order::Status { json }),
+        Command::Site { configuration, order } => site::main(&configuration.file, &order),
+        Command::Explain {
+            url,
+            configuration,
+            method,
+            client,
+            headers,
+            json,
+        } => {
+            let question = explain::Question {
+                url: &url,
+                method: &method,
+                client,
+                headers: &headers,
+                json,
+            };
+            explain::main(&configuration.file, &question)
+        }
         Command::Audit { json } => audit::main(json),
         Command::Policy { role } => policy::main(role.as_deref()),
     }

@@ -1,11 +1,24 @@
 //! The control socket: an administrator's orders, a few at a time, each answered once.
 
+use crate::config::Server;
 use crate::ipc::control::{self, Order};
 use crate::sys::epoll::{Interest, Poller};
-use crate::sys::socket;
+use crate::sys::{pid_file, socket};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
+
+/// Leaves out the places in `/run/anchorite`, which are defaults, where an ordinary user runs the service who cannot write
+/// there; true: it did. Places that somebody chose are kept, and fail where they cannot be had.
+pub(super) fn leave_out_of_reach(server: &mut Server, rootless: bool) -> bool {
+    let mut places = [&mut server.control_socket, &mut server.pid_file];
+    let out_of_reach = |place: &&mut &mut Option<PathBuf>| {
+        let path = place.as_deref().filter(|path| rootless && path.starts_with("/run/anchorite"));
+        path.is_some_and(|path| !pid_file::is_within_reach(path))
+    };
+    let left = places.iter_mut().filter(out_of_reach).map(|place| **place = None);
+    left.count() > 0
+}
 
 /// The listening end, and who is connected.
 #[derive(Default)]
@@ -20,8 +33,11 @@ impl Control {
     /// # Errors
     /// Names the path and why: another service that runs, among others.
     pub(super) fn open(path: &Path, inherited: Option<OwnedFd>) -> Result<Control, String> {
-        let fault = |fault: io::Error| format!("control socket \"{}\": {fault}", path.display());
-        let listener = inherited.map_or_else(|| socket::listen_local(path), Ok).map_err(fault)?;
+        let fault = |fault: String| format!("control socket \"{}\": {fault}", path.display());
+        pid_file::prepare_directory(path).map_err(fault)?;
+        let listener = inherited
+            .map_or_else(|| socket::listen_local(path), Ok)
+            .map_err(|errno| fault(errno.to_string()))?;
         Ok(Control {
             listener: Some((listener, path.to_owned())),
             clients: Default::default(),

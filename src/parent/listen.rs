@@ -1,8 +1,10 @@
-//! Listening sockets: bound once, kept through every worker's death and every reload that still names their address.
+//! Listening sockets: bound once or handed over by the service manager, kept through every worker's death and every reload
+//! that still names their address.
 
 use super::report::announce;
 use crate::config::Listen;
-use crate::sys::socket;
+use crate::sys::manager;
+use crate::sys::socket::{self, Address};
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
@@ -11,6 +13,36 @@ use std::rc::Rc;
 pub(super) struct Listener {
     pub(super) configured: Listen,
     pub(super) socket: OwnedFd,
+    /// Bound here, and so removed here if it has a name.
+    pub(super) own: bool,
+}
+
+/// The sockets that the service manager hands over; to be called first, see [`manager::inherited_listeners`].
+///
+/// # Errors
+/// Says which descriptor is of no use.
+pub(super) fn inherited() -> Result<Vec<Rc<Listener>>, String> {
+    let sockets = manager::inherited_listeners()?;
+    let listener = |socket| {
+        let configured = address(&socket).ok_or("a socket that was handed over has an abstract address, which cannot be configured")?;
+        let own = false;
+        Ok(Rc::new(Listener { configured, socket, own }))
+    };
+    sockets.into_iter().map(listener).collect()
+}
+
+/// Makes sure that every socket which was handed over is among those of `used`: somebody means it to be served.
+///
+/// # Errors
+/// Names the address that the configuration does not.
+pub(super) fn refuse_unnamed(inherited: &[Rc<Listener>], used: &[Rc<Listener>]) -> Result<(), String> {
+    let unnamed = |listener: &&Rc<Listener>| !used.iter().any(|used| Rc::ptr_eq(used, listener));
+    inherited.iter().find(unnamed).map_or(Ok(()), |listener| {
+        Err(format!(
+            "the service manager hands over a socket at \"{0}\", which no \"listen\" names: add it, or take it out of the socket unit",
+            listener.configured
+        ))
+    })
 }
 
 /// Takes the sockets of `open` whose address is still wanted, and binds the others.
@@ -30,30 +62,42 @@ pub(super) fn listen(addresses: &[Listen], open: &[Rc<Listener>]) -> Result<Vec<
 
 /// Binds an address; where the host has no IPv6, its wildcard falls back to that of IPv4.
 fn bind(configured: &Listen) -> Result<Listener, String> {
-    let fault = |fault| format!("listen on {configured}: {fault}");
     let socket = match configured {
-        Listen::Unix(path) => socket::listen_unix(path).map_err(fault),
+        Listen::Unix(path) => socket::listen_path(path),
         Listen::Tcp(address) => match socket::listen(*address) {
             Err(fault) if address.is_ipv6() && address.ip().is_unspecified() && socket::is_without_ipv6(&fault) => {
                 let instead = SocketAddr::from(([0, 0, 0, 0], address.port()));
                 announce(&format!("this host has no IPv6: listening on {instead} in place of {address}"));
-                socket::listen(instead).map_err(|fault| format!("listen on {instead}: {fault}"))
+                socket::listen(instead)
             }
-            result => result.map_err(fault),
+            result => result,
         },
     };
-    socket.map(|socket| Listener {
+    Ok(Listener {
         configured: configured.clone(),
-        socket,
+        socket: socket.map_err(|fault| format!("listen on {configured}: {fault}"))?,
+        own: true,
     })
+}
+
+fn address(socket: &OwnedFd) -> Option<Listen> {
+    match socket::local_address(socket).ok()? {
+        Address::Ip(address) => Some(Listen::Tcp(address)),
+        Address::Path(path) => Some(Listen::Unix(path)),
+    }
 }
 
 impl Listener {
     /// The address it really has, with the port that the kernel chose for port 0.
-    pub(super) fn address(&self) -> String {
-        match &self.configured {
-            Listen::Unix(_) => self.configured.to_string(),
-            Listen::Tcp(configured) => socket::local_address(&self.socket).unwrap_or(*configured).to_string(),
+    pub(super) fn address(&self) -> Listen {
+        address(&self.socket).unwrap_or_else(|| self.configured.clone())
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if let (Listen::Unix(path), true) = (&self.configured, self.own) {
+            let _ = std::fs::remove_file(path);
         }
     }
 }

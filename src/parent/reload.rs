@@ -4,15 +4,17 @@
 //! sockets bound, its logs opened, its workers confined and verified. Then it gets the sockets and the old one drains.
 
 use super::cell::Cells;
+use super::control;
 use super::generation::{Generation, Phase};
 use super::listen::{Listener, listen};
 use super::logs::Logs;
 use super::supervise::Supervisor;
 use crate::config::{self, Config, Level};
+use crate::sys::pid_file::{self, PidFile};
 use crate::sys::privilege::Identity;
 use crate::sys::{clock, proc, process};
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 /// Where the configuration comes from, and what of it a reload may not change.
@@ -26,6 +28,8 @@ pub(super) struct Source {
     /// Directories by the names the configuration has for them, and what they were when they were shown.
     pub(super) watched: Vec<(PathBuf, Option<(u64, u64)>)>,
     pub(super) looked: u64,
+    /// Another reload was asked for while one was under way, by these clients: the file may have changed since it was read.
+    pub(super) again: Option<Vec<u64>>,
 }
 
 /// Settings that need a restart.
@@ -46,14 +50,16 @@ pub(super) struct Prepared {
     /// Taken by whoever writes to them.
     pub(super) logs: Option<Logs>,
     pub(super) watched: Vec<(PathBuf, Option<(u64, u64)>)>,
+    pub(super) pid_file: Option<PathBuf>,
 }
 
 /// A generation that starts, and what comes into force with it.
 pub(super) struct Pending {
     number: u32,
-    client: Option<u64>,
+    clients: Vec<u64>,
     logs: Option<Logs>,
     watched: Vec<(PathBuf, Option<(u64, u64)>)>,
+    pid_file: Option<PathBuf>,
 }
 
 impl Fixed {
@@ -89,6 +95,9 @@ pub(super) fn prepare(
     open: &[Rc<Listener>],
     logs: Option<(&Logs, &BTreeSet<u16>)>,
 ) -> Result<Prepared, String> {
+    control::leave_out_of_reach(&mut config.server, identity.rootless);
+    let pid_file = config.server.pid_file.clone();
+    pid_file.as_deref().map(pid_file::refuse_other).transpose()?;
     let listeners = listen(&config.addresses(), open)?;
     let (logs, numbers) = Logs::open(&config, identity, logs)?;
     let watched = config
@@ -110,6 +119,7 @@ pub(super) fn prepare(
         drain_ms: u64::try_from(config.limits.drain_timeout.as_millis()).unwrap_or(u64::MAX),
         logs: Some(logs),
         watched,
+        pid_file,
     })
 }
 
@@ -131,21 +141,54 @@ impl Source {
 }
 
 impl Supervisor {
-    /// Reads the file again and starts a new generation; the answer goes to `client` when that has succeeded or failed.
-    pub(super) fn reload(&mut self, client: Option<u64>) {
-        if let Err(why) = self.try_reload(client) {
+    /// Reads the file again and starts a new generation, after the one that starts now if there is one; the answer goes to
+    /// `clients` when that has succeeded or failed.
+    pub(super) fn reload(&mut self, clients: Vec<u64>) {
+        if self.pending.is_some() && !self.is_stopping() {
+            self.source.again.get_or_insert_default().extend(clients);
+            return;
+        }
+        if !self.is_stopping() {
+            self.manager.reloading();
+        }
+        if let Err(why) = self.try_reload(&clients) {
             self.logs
                 .report
                 .line(Level::Error, &format!("reload: {why}; everything stays as it was"));
-            if let Some(client) = client {
-                self.control.answer(client, &Err(why));
-            }
+            self.answer_reload(clients, &Err(why));
         }
     }
 
-    fn try_reload(&mut self, client: Option<u64>) -> Result<(), String> {
-        if self.is_stopping() || self.pending.is_some() {
-            return Err("the service is stopping, or a reload is under way".to_owned());
+    /// The service ends: whoever waits for a reload is told so.
+    pub(super) fn abandon_reloads(&mut self) {
+        let pending = self.pending.take().map(|pending| pending.clients);
+        let again = self.source.again.take();
+        for client in pending.into_iter().chain(again).flatten() {
+            self.control.answer(client, &Err("the service is stopping".to_owned()));
+        }
+    }
+
+    fn answer_reload(&mut self, clients: Vec<u64>, outcome: &Result<String, String>) {
+        for client in clients {
+            self.control.answer(client, outcome);
+        }
+        self.tell_manager();
+    }
+
+    /// Tells the service manager what serves, once the start itself is over.
+    pub(super) fn tell_manager(&self) {
+        if let Some(generation) = self.current().filter(|_| self.started && !self.is_stopping()) {
+            self.manager.ready(&format!(
+                "generation {} serves, {} workers",
+                generation.number,
+                generation.slots.len()
+            ));
+        }
+    }
+
+    fn try_reload(&mut self, clients: &[u64]) -> Result<(), String> {
+        if self.is_stopping() {
+            return Err("the service is stopping".to_owned());
         }
         let file = self.source.file.as_ref().ok_or("there is no configuration file to read again")?;
         let config = config::load(file).map_err(|faults| faults.to_string())?;
@@ -160,11 +203,11 @@ impl Supervisor {
         let living = self.generations.iter().filter(|generation| generation.number > 0);
         let in_use: BTreeSet<u16> = living.flat_map(|generation| generation.cells.log_numbers()).collect();
         let prepared = prepare(config, self.source.identity, &open, Some((&self.logs, &in_use)))?;
-        self.begin(prepared, client)
+        self.begin(prepared, clients)
     }
 
     /// Starts the workers of a new generation.
-    pub(super) fn begin(&mut self, prepared: Prepared, client: Option<u64>) -> Result<(), String> {
+    pub(super) fn begin(&mut self, prepared: Prepared, clients: &[u64]) -> Result<(), String> {
         let Prepared {
             cells,
             listeners,
@@ -172,15 +215,17 @@ impl Supervisor {
             drain_ms,
             logs,
             watched,
+            pid_file,
         } = prepared;
         let number = self.next_generation;
         self.next_generation += 1;
         self.generations.push(Generation::new(number, cells, listeners, workers, drain_ms));
         self.pending = Some(Pending {
             number,
-            client,
+            clients: clients.to_vec(),
             logs,
             watched,
+            pid_file,
         });
         self.launch(number).map_err(|why| self.give_up(number, why))
     }
@@ -207,10 +252,25 @@ impl Supervisor {
         }
         self.end_oldest();
         self.source.watched = pending.watched;
+        // The first one is written when the whole service is ready.
+        if self.started
+            && let Err(why) = self.write_pid_file(pending.pid_file.as_deref())
+        {
+            self.logs.report.line(Level::Error, &why);
+        }
         let text = format!("generation {number} serves");
         self.logs.report.line(Level::Notice, &text);
-        if let Some(client) = pending.client {
-            self.control.answer(client, &Ok(text));
+        self.answer_reload(pending.clients, &Ok(text));
+        Ok(())
+    }
+
+    /// Writes the pid file, and removes one that was elsewhere.
+    ///
+    /// # Errors
+    /// Names the file and why.
+    pub(super) fn write_pid_file(&mut self, path: Option<&Path>) -> Result<(), String> {
+        if self.pid_file.as_ref().map(PidFile::path) != path {
+            self.pid_file = path.map(PidFile::write).transpose()?;
         }
         Ok(())
     }
@@ -229,8 +289,8 @@ impl Supervisor {
 
     fn give_up(&mut self, number: u32, why: String) -> String {
         self.drain(number, 0);
-        if let Some(Pending { client: Some(client), .. }) = self.pending.take_if(|pending| pending.number == number) {
-            self.control.answer(client, &Err(why.clone()));
+        if let Some(Pending { clients, .. }) = self.pending.take_if(|pending| pending.number == number) {
+            self.answer_reload(clients, &Err(why.clone()));
         }
         why
     }
@@ -257,11 +317,14 @@ impl Supervisor {
         if self.is_stopping() || self.pending.is_some() {
             return;
         }
+        if let Some(clients) = self.source.again.take() {
+            return self.reload(clients);
+        }
         if let Some(path) = self.source.replaced(now) {
             self.logs
                 .report
                 .line(Level::Notice, &format!("\"{}\" was replaced: reloading", path.display()));
-            self.reload(None);
+            self.reload(Vec::new());
         }
     }
 }

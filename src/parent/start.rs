@@ -2,8 +2,8 @@
 //! need, has the sandbox proved, and goes over to the loop.
 
 use super::child::Nursery;
-use super::control::Control;
-use super::listen::Listener;
+use super::control::{self, Control};
+use super::listen::{self, Listener};
 use super::prove::{Proof, prove};
 use super::reload::{Fixed, Source, prepare};
 use super::report::{self, announce};
@@ -12,6 +12,7 @@ use super::upgrade::{Inherited, Legacy};
 use crate::config::{Config, JailMode};
 use crate::ipc::lines;
 use crate::role::{Layer, Role};
+use crate::sys::manager::Manager;
 use crate::sys::policy::Policy;
 use crate::sys::privilege::{self, Identity};
 use crate::sys::process::{self, Executable};
@@ -75,12 +76,11 @@ pub fn go_back(resume: i32) -> u8 {
     1
 }
 
-fn start(config: Config, file: Option<PathBuf>, legacy: Option<&Legacy>, announcement: &Announce) -> Result<Supervisor, String> {
+fn start(mut config: Config, file: Option<PathBuf>, legacy: Option<&Legacy>, announcement: &Announce) -> Result<Supervisor, String> {
+    // What the program before left is meant for this one. Otherwise only what the service manager hands over is: anything else
+    // that is open is a mistake of the caller, and closed.
+    let handed_over = if legacy.is_none() { listen::inherited()? } else { Vec::new() };
     process::reserve_standard_descriptors().map_err(|fault| format!("/dev/null: {fault}"))?;
-    // What the program before left is meant for this one; anything else that is open is a mistake of the caller.
-    if legacy.is_none() {
-        process::close_above(LAST_STANDARD_DESCRIPTOR).map_err(|fault| format!("descriptors that were left open: {fault}"))?;
-    }
     process::set_umask();
     let executable = Executable::running().map_err(|fault| format!("/proc/self/exe: {fault}"))?;
     let signals = Signals::block().map_err(|fault| format!("signals: {fault}"))?;
@@ -99,8 +99,14 @@ fn start(config: Config, file: Option<PathBuf>, legacy: Option<&Legacy>, announc
             counters,
             control,
         }) => (Some((workers, generation)), control, Some(counters), listeners),
-        None => (None, None, None, Vec::new()),
+        None => (None, None, None, handed_over.clone()),
     };
+    let manager = Manager::open()?;
+    let fixed = Fixed::of(&config);
+    if control::leave_out_of_reach(&mut config.server, identity.rootless) {
+        announce("no control socket or pid file in /run/anchorite, which this user cannot write: [server] can name other places");
+    }
+    let pid_file = config.server.pid_file.clone();
     let control = config
         .server
         .control_socket
@@ -109,8 +115,9 @@ fn start(config: Config, file: Option<PathBuf>, legacy: Option<&Legacy>, announc
         .transpose()?
         .unwrap_or_default();
     let chrooted = matches!(config.jail.mode, JailMode::Chroot(_));
-    let fixed = Fixed::of(&config);
     let first = prepare(config, identity, &open, None)?;
+    listen::refuse_unnamed(&handed_over, &first.listeners)?;
+    drop((handed_over, open));
     process::raise_file_limit();
     clock::load_zone();
     title::clear_environment();
@@ -135,11 +142,15 @@ fn start(config: Config, file: Option<PathBuf>, legacy: Option<&Legacy>, announc
         fixed,
         watched: Vec::new(),
         looked: clock::monotonic_ms(),
+        again: None,
     };
-    let supervisor = Supervisor::start(nursery, source, signals, control, first, before)?;
+    let mut supervisor = Supervisor::start(nursery, source, signals, control, manager, first, before)?;
+    supervisor.write_pid_file(pid_file.as_deref())?;
     tell(announcement, &listeners);
     announce(&report::confinement(workers, identity, chrooted, &missing));
     announce("ready");
+    supervisor.started = true;
+    supervisor.tell_manager();
     Ok(supervisor)
 }
 
@@ -229,7 +240,5 @@ fn set_title(listeners: &[Rc<Listener>], missing: &[Layer]) {
     };
     title::set(&format!("anchorite: parent {}{without}", addresses.join(" ")));
 }
-
-const LAST_STANDARD_DESCRIPTOR: i32 = 2;
 
 const SERVICE_USER: &str = "anchorite";

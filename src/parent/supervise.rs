@@ -16,6 +16,8 @@ use crate::ipc::messages::{ToLog, ToParent, ToWorker};
 use crate::ipc::{Channel, Received, birth};
 use crate::role::{Layer, Role};
 use crate::sys::epoll::{Interest, Poller};
+use crate::sys::manager::Manager;
+use crate::sys::pid_file::PidFile;
 use crate::sys::process::{self, Ended};
 use crate::sys::signal::{Arrived, Signals};
 use crate::sys::{clock, panic, socket};
@@ -26,6 +28,11 @@ pub(super) struct Supervisor {
     pub(super) nursery: Nursery,
     pub(super) poller: Poller,
     signals: Signals,
+    /// Removed before the control socket: when that is gone, nothing of the service is left.
+    pub(super) pid_file: Option<PidFile>,
+    pub(super) manager: Manager,
+    /// The first generation serves and the pid file is written.
+    pub(super) started: bool,
     next_log_number: u16,
     stopping: Stopping,
     pub(super) source: Source,
@@ -68,6 +75,7 @@ impl Supervisor {
         source: Source,
         signals: Signals,
         control: Control,
+        manager: Manager,
         mut first: Prepared,
         before: Option<(Vec<(Child, u16)>, u32)>,
     ) -> Result<Supervisor, String> {
@@ -81,6 +89,9 @@ impl Supervisor {
         let mut supervisor = Supervisor {
             nursery,
             signals,
+            pid_file: None,
+            manager,
+            started: false,
             poller,
             next_log_number: 0,
             stopping: Stopping::No,
@@ -109,7 +120,7 @@ impl Supervisor {
 
     fn start_first(&mut self, first: Prepared) -> Result<(), String> {
         self.launch(0)?;
-        self.begin(first, None)?;
+        self.begin(first, &[])?;
         let deadline = clock::monotonic_ms() + START_MS;
         while self.generations.iter().any(|generation| generation.phase == Phase::Starting) {
             if clock::monotonic_ms() >= deadline {
@@ -127,6 +138,7 @@ impl Supervisor {
     pub(super) fn supervise(mut self) -> u8 {
         loop {
             let now = clock::monotonic_ms();
+            self.manager.beat(now);
             self.start_due(now);
             self.end_overdue(now);
             self.generations.retain(|generation| !generation.is_gone());
@@ -174,7 +186,7 @@ impl Supervisor {
                 }
                 Arrived::Stop => self.stop(STOP_GRACE_MS),
                 Arrived::Drain => self.stop(self.current().map_or(STOP_GRACE_MS, |generation| generation.drain_ms)),
-                Arrived::Reload => self.reload(None),
+                Arrived::Reload => self.reload(Vec::new()),
                 Arrived::Upgrade => self.upgrade(),
                 Arrived::Reopen => drop(self.reopen()),
             }
@@ -186,7 +198,7 @@ impl Supervisor {
     fn take_order(&mut self, client: u64) {
         match self.control.receive(client) {
             None => {}
-            Some(Order::Reload) => self.reload(Some(client)),
+            Some(Order::Reload) => self.reload(vec![client]),
             Some(Order::Reopen) => {
                 let outcome = self.reopen();
                 self.control.answer(client, &outcome.map(|()| "log files reopened".to_owned()));
@@ -536,6 +548,8 @@ impl Supervisor {
             return;
         }
         self.logs.report.line(Level::Notice, "stopping");
+        self.manager.stopping();
+        self.abandon_reloads();
         self.stopping = Stopping::Workers;
         for number in self
             .generations
@@ -593,6 +607,7 @@ impl Supervisor {
         };
         // What was told to end and has not yet is looked at again soon.
         let again = draining.chain(log).map(|deadline| deadline.max(now + KILL_AGAIN_MS));
+        let beat = self.manager.next_beat();
         let watch = (self.stopping == Stopping::No).then_some(now + self.source.watch_ms());
         let status = self.asked.first().map(|asked| asked.until);
         starts
@@ -600,6 +615,7 @@ impl Supervisor {
             .chain(again)
             .chain(watch)
             .chain(status)
+            .chain(beat)
             .min()
             .unwrap_or(u64::MAX)
     }

@@ -76,6 +76,7 @@ impl Legacy {
                 Rc::new(Listener {
                     configured: configured.clone(),
                     socket,
+                    own: true,
                 })
             })
         });
@@ -111,7 +112,7 @@ impl Legacy {
         }
         self.returning = true;
         let outcome =
-            socket::copy_of(self.executable).and_then(|held| process::become_program(&Executable::from(held), &self.arguments()?));
+            socket::copy_of(self.executable).and_then(|held| process::become_program(&Executable::from(held), &self.arguments()?, &[]));
         format!(
             "back to the old program: {}",
             outcome.map_or_else(|fault| fault.to_string(), |never| match never {})
@@ -172,7 +173,7 @@ impl Supervisor {
             let _ = log.channel.send(&ToLog::Stop, &[]);
         }
         self.logs.report.line(Level::Notice, "the program is replaced");
-        process::become_program(&next, &arguments).map_err(|fault| {
+        process::become_program(&next, &arguments, self.manager.environment()).map_err(|fault| {
             legacy.settle();
             format!("\"{}\": {fault}", program.display())
         })

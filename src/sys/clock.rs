@@ -9,6 +9,12 @@ pub fn monotonic_ms() -> u64 {
     u64::try_from(now.tv_sec()).unwrap_or(0) * 1000 + u64::try_from(now.tv_nsec()).unwrap_or(0) / 1_000_000
 }
 
+/// Microseconds of the monotonic clock.
+pub fn monotonic_us() -> u64 {
+    let now = clock_gettime(ClockId::CLOCK_MONOTONIC).unwrap_or_else(|_| nix::sys::time::TimeSpec::new(0, 0));
+    u64::try_from(now.tv_sec()).unwrap_or(0) * 1_000_000 + u64::try_from(now.tv_nsec()).unwrap_or(0) / 1000
+}
+
 /// Seconds since the epoch.
 pub fn unix_seconds() -> i64 {
     clock_gettime(ClockId::CLOCK_REALTIME).map_or(0, |now| now.tv_sec())

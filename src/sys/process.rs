@@ -75,10 +75,15 @@ pub fn keep_over_exec(descriptor: OwnedFd) -> io::Result<RawFd> {
 ///
 /// # Errors
 /// The errno of execveat(2).
-pub fn become_program(program: &Executable, arguments: &[OsString]) -> io::Result<std::convert::Infallible> {
+pub fn become_program(
+    program: &Executable,
+    arguments: &[OsString],
+    environment: &[(OsString, OsString)],
+) -> io::Result<std::convert::Infallible> {
     let text = |text: &OsString| CString::new(text.as_encoded_bytes()).map_err(|_| io::ErrorKind::InvalidInput);
     let arguments: Vec<CString> = arguments.iter().map(text).collect::<Result<_, _>>()?;
     let environment: Vec<CString> = std::env::vars_os()
+        .chain(environment.iter().cloned())
         .filter_map(|(name, value)| CString::new([name.as_encoded_bytes(), b"=", value.as_encoded_bytes()].concat()).ok())
         .collect();
     Ok(nix::unistd::execveat(

@@ -4,10 +4,11 @@
 
 use nix::errno::Errno;
 use nix::libc;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{self, ControlMessage, ControlMessageOwned, MsgFlags, SockFlag, SockaddrStorage, UnixAddr, sockopt};
 use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut};
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
@@ -63,47 +64,27 @@ fn defer_accept(listener: &OwnedFd) -> io::Result<()> {
     Ok(Errno::result(result).map(drop)?)
 }
 
+/// Where a listener listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Address {
+    Ip(SocketAddr),
+    Path(PathBuf),
+}
+
 /// The address that a listener has, with the port that the kernel chose for port 0.
 ///
 /// # Errors
-/// The errno of getsockname(2).
-pub fn local_address(listener: &OwnedFd) -> io::Result<SocketAddr> {
+/// The errno of getsockname(2); `InvalidData` for an abstract address or another family.
+pub fn local_address(listener: &OwnedFd) -> io::Result<Address> {
     let storage: SockaddrStorage = socket::getsockname(listener.as_raw_fd())?;
+    if let Some(path) = storage.as_unix_addr().and_then(UnixAddr::path) {
+        return Ok(Address::Path(path.to_owned()));
+    }
     if let Some(v4) = storage.as_sockaddr_in() {
-        return Ok(SocketAddr::from(std::net::SocketAddrV4::from(*v4)));
+        return Ok(Address::Ip(SocketAddr::from(std::net::SocketAddrV4::from(*v4))));
     }
     let v6 = storage.as_sockaddr_in6().ok_or(io::ErrorKind::InvalidData)?;
-    Ok(SocketAddr::from(std::net::SocketAddrV6::from(*v6)))
-}
-
-/// Listens for clients at a path that everyone may connect to, in place of a socket that nobody listens at any more.
-///
-/// # Errors
-/// As [`listen_local`].
-pub fn listen_unix(path: &Path) -> io::Result<OwnedFd> {
-    let listener = bind_path(path, socket::SockType::Stream, 0o666)?;
-    socket::listen(&listener, socket::Backlog::new(BACKLOG)?)?;
-    Ok(listener)
-}
-
-/// Binds a socket to a path with a mode, in place of one that nobody listens at any more.
-fn bind_path(path: &Path, kind: socket::SockType, mode: u32) -> io::Result<OwnedFd> {
-    let address = UnixAddr::new(path)?;
-    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
-    let listener = socket::socket(socket::AddressFamily::Unix, kind, flags, None)?;
-    if std::fs::symlink_metadata(path).is_ok_and(|metadata| metadata.file_type().is_socket()) {
-        let other = socket::socket(socket::AddressFamily::Unix, kind, SockFlag::SOCK_CLOEXEC, None)?;
-        if socket::connect(other.as_raw_fd(), &address).is_ok() {
-            return Err(Errno::EADDRINUSE.into());
-        }
-        std::fs::remove_file(path)?;
-    }
-    // No moment at which others could connect: the mode is there with the socket.
-    let mask = nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(!mode & 0o777));
-    let bound = socket::bind(listener.as_raw_fd(), &address);
-    nix::sys::stat::umask(mask);
-    bound?;
-    Ok(listener)
+    Ok(Address::Ip(SocketAddr::from(std::net::SocketAddrV6::from(*v6))))
 }
 
 /// Listens for packets at a path that only the owner may connect to, in place of a socket that nobody listens at any more.
@@ -111,17 +92,73 @@ fn bind_path(path: &Path, kind: socket::SockType, mode: u32) -> io::Result<Owned
 /// # Errors
 /// `AddrInUse` where somebody listens; the errno of socket(2), bind(2), chmod(2) or listen(2).
 pub fn listen_local(path: &Path) -> io::Result<OwnedFd> {
-    let listener = bind_path(path, socket::SockType::SeqPacket, 0o600)?;
-    socket::listen(&listener, socket::Backlog::new(16)?)?;
+    listen_at(path, socket::SockType::SeqPacket, 0o177, 16)
+}
+
+/// Listens for clients at a path that every user of this machine may connect to, as to a port of it.
+///
+/// # Errors
+/// As [`listen_local`].
+pub fn listen_path(path: &Path) -> io::Result<OwnedFd> {
+    listen_at(path, socket::SockType::Stream, 0o111, BACKLOG)
+}
+
+fn listen_at(path: &Path, kind: socket::SockType, mask: libc::mode_t, backlog: i32) -> io::Result<OwnedFd> {
+    let address = UnixAddr::new(path)?;
+    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+    let listener = socket::socket(socket::AddressFamily::Unix, kind, flags, None)?;
+    if std::fs::symlink_metadata(path).is_ok_and(|metadata| metadata.file_type().is_socket()) {
+        if let Ok(other) = connect_at(path, kind) {
+            let pid = socket::getsockopt(&other, sockopt::PeerCredentials)?.pid();
+            return Err(io::Error::new(
+                io::ErrorKind::AddrInUse,
+                format!("in use by a process that runs (pid {pid})"),
+            ));
+        }
+        std::fs::remove_file(path)?;
+    }
+    // No moment at which others could connect: the mode is there with the socket.
+    let mask = nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(mask));
+    let bound = socket::bind(listener.as_raw_fd(), &address);
+    nix::sys::stat::umask(mask);
+    bound?;
+    socket::listen(&listener, socket::Backlog::new(backlog)?)?;
     Ok(listener)
+}
+
+/// Gives a listener that was opened by another program the options of our own.
+///
+/// # Errors
+/// `InvalidInput` where it is no stream socket that listens; the errno of setsockopt(2).
+pub fn prepare_inherited(listener: &OwnedFd) -> io::Result<()> {
+    let is_stream = socket::getsockopt(listener, sockopt::SockType).is_ok_and(|kind| kind == socket::SockType::Stream);
+    if !is_stream || !is_listening(listener) {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "not a stream socket that listens (with systemd: Accept=no, ListenStream=)",
+        ));
+    }
+    match local_address(listener)? {
+        Address::Path(_) => Ok(()),
+        Address::Ip(_) => {
+            socket::setsockopt(listener, sockopt::TcpNoDelay, &true)?;
+            defer_accept(listener)
+        }
+    }
 }
 
 /// Accepts a client of such a socket.
 ///
 /// # Errors
-/// The errno of accept4(2).
+/// The errno of accept4(2); `PermissionDenied` for a client that is neither root nor this process's own user: the mode of
+/// the socket keeps such a one out, should that ever be lost.
 pub fn accept_local(listener: &OwnedFd) -> io::Result<OwnedFd> {
-    Ok(socket::accept4(listener, SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK)?)
+    let client = socket::accept4(listener, SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK)?;
+    let uid = socket::getsockopt(&client, sockopt::PeerCredentials)?.uid();
+    if uid != 0 && uid != nix::unistd::geteuid().as_raw() {
+        return Err(io::ErrorKind::PermissionDenied.into());
+    }
+    Ok(client)
 }
 
 /// Connects to such a socket; reading from it blocks.
@@ -129,12 +166,23 @@ pub fn accept_local(listener: &OwnedFd) -> io::Result<OwnedFd> {
 /// # Errors
 /// The errno of socket(2) or connect(2): `ConnectionRefused` and `NotFound` where nobody listens.
 pub fn connect_local(path: &Path) -> io::Result<OwnedFd> {
-    let socket = socket::socket(
-        socket::AddressFamily::Unix,
-        socket::SockType::SeqPacket,
-        SockFlag::SOCK_CLOEXEC,
-        None,
-    )?;
+    connect_at(path, socket::SockType::SeqPacket)
+}
+
+/// Waits until a packet has come or the other side is gone, at most so many milliseconds; false: neither.
+///
+/// # Errors
+/// The errno of poll(2).
+pub fn wait_for_packet(channel: &OwnedFd, limit_ms: Option<u64>) -> io::Result<bool> {
+    let timeout = limit_ms.map_or(PollTimeout::NONE, |ms| PollTimeout::try_from(ms).unwrap_or(PollTimeout::MAX));
+    match poll(&mut [PollFd::new(channel.as_fd(), PollFlags::POLLIN)], timeout) {
+        Err(Errno::EINTR) => Ok(false),
+        result => Ok(result? > 0),
+    }
+}
+
+fn connect_at(path: &Path, kind: socket::SockType) -> io::Result<OwnedFd> {
+    let socket = socket::socket(socket::AddressFamily::Unix, kind, SockFlag::SOCK_CLOEXEC, None)?;
     socket::connect(socket.as_raw_fd(), &UnixAddr::new(path)?)?;
     Ok(socket)
 }
@@ -149,15 +197,6 @@ pub fn syslog() -> io::Result<(OwnedFd, bool)> {
     let socket = socket::socket(socket::AddressFamily::Unix, socket::SockType::Datagram, flags, None)?;
     let connected = socket::connect(socket.as_raw_fd(), &UnixAddr::new(SYSLOG)?);
     Ok((socket, connected.is_ok()))
-}
-
-/// The path of a unix listener.
-///
-/// # Errors
-/// The errno of getsockname(2).
-pub fn local_path(listener: &OwnedFd) -> io::Result<PathBuf> {
-    let address: UnixAddr = socket::getsockname(listener.as_raw_fd())?;
-    address.path().map(Path::to_owned).ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
 /// Whether a socket still listens. A hijacked worker can turn a listener into a socket that dials (`shutdown(SHUT_RD)`);
@@ -196,7 +235,7 @@ fn ip_of(storage: &libc::sockaddr_storage) -> IpAddr {
             let v6 = unsafe { &*std::ptr::from_ref(storage).cast::<libc::sockaddr_in6>() };
             IpAddr::from(v6.sin6_addr.s6_addr).to_canonical()
         }
-        _ => IpAddr::from([0, 0, 0, 0]),
+        _ => UNIX_PEER,
     }
 }
 
@@ -368,6 +407,8 @@ pub fn null() -> io::Result<OwnedFd> {
 
 /// Where syslog listens: syslog(3).
 const SYSLOG: &str = "/dev/log";
+/// The address that a client at a path has in place of one: no client of the network has it.
+pub const UNIX_PEER: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
 /// Descriptors that one packet may carry.
 pub const DESCRIPTORS_MAX: usize = 64;

@@ -14,7 +14,7 @@ use crate::ipc::{Channel, Received};
 use crate::site::Door;
 use crate::sys::confine::Confined;
 use crate::sys::epoll::{Interest, Poller};
-use crate::sys::socket;
+use crate::sys::socket::{self, Address};
 use slab::Slab;
 use std::collections::VecDeque;
 use std::io;
@@ -234,13 +234,18 @@ impl Worker {
     /// What is known of every connection that comes from a listener.
     fn gate(&self, listener: &OwnedFd) -> Gate {
         match socket::local_address(listener) {
-            Ok(address) => Gate {
+            Ok(Address::Ip(address)) => Gate {
                 door: self.service.door(&Listen::Tcp(address)),
                 port: address.port(),
                 ask: address.ip().is_unspecified() && self.service.has_doors(),
             },
+            Ok(Address::Path(path)) => Gate {
+                door: self.service.door(&Listen::Unix(path)),
+                port: 0,
+                ask: false,
+            },
             Err(_) => Gate {
-                door: self.service.door(&Listen::Unix(socket::local_path(listener).unwrap_or_default())),
+                door: Door::default(),
                 port: 0,
                 ask: false,
             },
@@ -251,6 +256,10 @@ impl Worker {
     fn visit(&self, connection: &OwnedFd, client: IpAddr, gate: Gate) -> Visit {
         // Sites may answer at one address of many that a listener takes: then each connection is asked for its own.
         let asked = if gate.ask { socket::local_address(connection).ok() } else { None };
+        let asked = match asked {
+            Some(Address::Ip(address)) => Some(address),
+            Some(Address::Path(_)) | None => None,
+        };
         Visit {
             client,
             door: asked.map_or(gate.door, |address| self.service.door(&Listen::Tcp(address))),

@@ -11,6 +11,7 @@ use crate::proto::target::{self, Path};
 use crate::site::facts::{Fields, Scheme};
 use crate::site::log_format;
 use crate::sys::panic;
+use crate::sys::socket::UNIX_PEER;
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd};
@@ -284,6 +285,7 @@ fn field(value: &[u8], line: &mut Vec<u8>) {
 fn write_address(address: IpAddr, line: &mut Vec<u8>) {
     use std::io::Write;
     match address {
+        UNIX_PEER => line.extend_from_slice(b"unix:"),
         IpAddr::V4(v4) => {
             for (index, octet) in v4.octets().into_iter().enumerate() {
                 if index > 0 {

@@ -1,6 +1,6 @@
 //! The same server started by an ordinary user: it serves, and its processes are confined just as well.
 
-use crate::support::{Configuration, Launch, Root, Server, request, signal, status_field, wait_until};
+use crate::support::{Configuration, Launch, PATIENCE, Root, Server, needs_root, request, signal, status_field, wait_until};
 use nix::sys::signal::Signal;
 
 /// An id that no account of the machine has.
@@ -71,7 +71,7 @@ fn a_dead_worker_is_replaced_and_the_end_is_clean() {
     let mut server = served(&root);
     let before = server.workers();
     signal(before[0], Signal::SIGKILL);
-    let back = wait_until(crate::support::PATIENCE, || {
+    let back = wait_until(PATIENCE, || {
         server.workers().len() == before.len() && !server.workers().contains(&before[0])
     });
     assert!(back.is_some(), "{:?}", server.processes());
@@ -120,4 +120,26 @@ fn a_port_that_needs_privilege_is_refused_and_named() {
         .to_end(&["serve".into(), root.path().into(), "--listen".into(), "127.0.0.1:81".into()]);
     assert_eq!(ended.code, Some(1), "{ended:?}");
     assert!(ended.stderr.contains("127.0.0.1:81"), "{}", ended.stderr);
+}
+
+#[test]
+fn without_a_place_for_the_control_socket_it_is_told_and_served() {
+    needs_root!();
+    let root = Root::with_index();
+    let launch = Launch::new().user(USER);
+    // Defaults: /run/anchorite is not this user's to make.
+    let text = Configuration::of(&root.path()).text(launch.home());
+    let own = |line: &&str| {
+        !line.starts_with("control_socket") && !line.starts_with("pid_file") && !line.starts_with("user") && !line.starts_with("group")
+    };
+    let text: String = text.lines().filter(own).map(|line| format!("{line}\n")).collect();
+    let file = launch.write_configuration(&text);
+    let server = launch.start(&["run".into(), "-c".into(), file.into()]);
+    assert!(server.stderr().contains("which this user cannot write"), "{}", server.stderr());
+    server.get("/").must_be(&[200]);
+    // The signal still reloads.
+    let workers = server.workers();
+    signal(server.parent(), Signal::SIGHUP);
+    assert!(wait_until(PATIENCE, || !server.workers().iter().any(|pid| workers.contains(pid))).is_some());
+    server.get("/").must_be(&[200]);
 }

@@ -103,7 +103,11 @@ fn inherited_descriptors_are_closed() {
         return;
     }
     assert!(!server.processes().is_empty());
-    for process in server.processes() {
+    let parent = crate::support::Process {
+        title: "the parent".to_owned(),
+        pid: server.parent(),
+    };
+    for process in server.processes().into_iter().chain([parent]) {
         let links: Vec<_> = std::fs::read_dir(format!("/proc/{}/fd", process.pid))
             .unwrap()
             .flatten()

@@ -12,3 +12,4 @@ mod rooms;
 mod seccomp_files;
 mod size;
 mod source;
+mod units;

@@ -20,7 +20,7 @@ pub(crate) use client::{Client, Response, request};
 pub(crate) use configuration::Configuration;
 pub(crate) use processes::{Process, children_of, is_alive, signal, status_field};
 pub(crate) use root::Root;
-pub(crate) use server::{Launch, Server, free_port};
+pub(crate) use server::{Ended, Launch, Server, free_port};
 
 use std::time::{Duration, Instant};
 

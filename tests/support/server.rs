@@ -28,6 +28,22 @@ pub(crate) struct Ended {
     pub(crate) stderr: String,
 }
 
+impl Ended {
+    /// Panics unless it did what was asked.
+    #[track_caller]
+    pub(crate) fn must_be_done(self) -> Self {
+        assert_eq!(self.code, Some(0), "{self:?}");
+        self
+    }
+
+    /// Panics unless it failed and said so on standard error.
+    #[track_caller]
+    pub(crate) fn must_fail(self) -> Self {
+        assert!(self.code == Some(1) && !self.stderr.is_empty(), "{self:?}");
+        self
+    }
+}
+
 impl Launch {
     pub(crate) fn new() -> Self {
         let home = tempfile::Builder::new().prefix("anchorite-home-").tempdir().unwrap();
@@ -237,6 +253,28 @@ impl Server {
 
     pub(crate) fn connect(&self) -> Client {
         Client::connect(self.address())
+    }
+
+    /// The configuration file of `anchorite run`.
+    pub(crate) fn configuration(&self) -> PathBuf {
+        self.home.path().join("anchorite.toml")
+    }
+
+    /// Writes another configuration in place of the one it was started with.
+    pub(crate) fn configure(&self, configuration: &Configuration) {
+        std::fs::write(self.configuration(), configuration.text(self.home.path())).unwrap();
+    }
+
+    /// An order of the administrator, `anchorite ORDER -c FILE`, to its end.
+    pub(crate) fn order(&self, words: &[&str]) -> Ended {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_anchorite"));
+        command.args(words).arg("-c").arg(self.configuration()).stdin(Stdio::null());
+        let output = command.output().unwrap();
+        Ended {
+            code: output.status.code(),
+            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
     }
 
     /// GET on a connection of its own, which the server must close after it.
