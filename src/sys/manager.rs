@@ -162,6 +162,7 @@ mod tests {
                 socket: Some(connect(&address).unwrap()),
                 every_ms: Some(10),
                 next_ms: 0,
+                environment: Vec::new(),
             };
             manager.ready("serving");
             let mut buffer = [0; 256];
@@ -179,6 +180,7 @@ mod tests {
             socket: Some(ours),
             every_ms: Some(10),
             next_ms: 0,
+            environment: Vec::new(),
         };
         let beats = || {
             let mut buffer = [0; 64];
