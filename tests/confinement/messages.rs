@@ -196,7 +196,7 @@ fn a_log_that_accuses_a_worker_that_is_none_changes_nothing() {
     needs_root!();
     let target = Target::new(2);
     let log = target.server.log_process().unwrap();
-    for packet in [[3, 2, 0], [3, 255, 255]] {
+    for packet in [[3, 200, 0], [3, 255, 255]] {
         assert_eq!(write(log, PARENT_CHANNEL, &packet), Outcome::Returned(3));
     }
     write(log, PARENT_CHANNEL, &[4, 7, 0, 0, 0, 1, 0, 28, 0]);
