@@ -36,8 +36,9 @@ struct Log {
     sinks: BTreeMap<u16, Sink>,
     /// Those that came since the last [`ToLog::InForce`].
     fresh: BTreeSet<u16>,
-    /// Where error lines go.
+    /// Where error lines go, and whether access lines may.
     error: u16,
+    shared: bool,
     /// By token: workers are replaced, so one number may stand for two processes for a moment.
     senders: BTreeMap<u64, Sender>,
     next_token: u64,
@@ -72,6 +73,7 @@ impl Log {
             sinks: BTreeMap::new(),
             fresh: BTreeSet::new(),
             error: SYSLOG,
+            shared: false,
             senders: BTreeMap::new(),
             next_token: PARENT + 1,
             lost: 0,
@@ -131,8 +133,8 @@ impl Log {
                         self.put(number, sink);
                     }
                 }
-                Received::Message(ToLog::InForce { level, error }, _) => {
-                    (self.level, self.error) = (level, error);
+                Received::Message(ToLog::InForce { level, error, shared }, _) => {
+                    (self.level, self.error, self.shared) = (level, error, shared);
                     let fresh = std::mem::take(&mut self.fresh);
                     self.sinks.retain(|number, _| fresh.contains(number));
                 }
@@ -160,7 +162,8 @@ impl Log {
                 // Told to stop, it outlives the parent's end, as when the program is replaced: the channels still hold lines. Should
                 // the parent really have died, the kernel ends this process.
                 Received::Ended if self.stopping => {
-                    self.born.poller.remove(&self.born.parent)?;
+                    // It may have been removed before.
+                    let _ = self.born.poller.remove(&self.born.parent);
                     return Ok(true);
                 }
                 Received::Ended => return Ok(false),
@@ -192,7 +195,7 @@ impl Log {
             }
             let packet = buffer.get(..length).and_then(Lines::decode);
             let known = |log: &Log| match packet {
-                Some(Lines::Access(mut pieces)) => pieces.all(|(number, _)| log.sinks.contains_key(&number)),
+                Some(Lines::Access(mut pieces)) => pieces.all(|(number, _)| log.takes_access(number)),
                 Some(Lines::Error(..)) => true,
                 None => false,
             };
@@ -211,6 +214,10 @@ impl Log {
             }
         }
         Ok(true)
+    }
+
+    fn takes_access(&self, number: u16) -> bool {
+        self.sinks.contains_key(&number) && (number != self.error || self.shared)
     }
 
     /// Forgets a worker; its number.

@@ -40,8 +40,9 @@ pub enum ToLog {
     /// Logs, by the numbers that workers know them by; each takes the place of one that has its number.
     Files { numbers: Vec<u16> },
     /// The logs that came since the last such message are all there are. Error lines go to `error`; those less severe than
-    /// `level` are dropped.
-    InForce { level: Level, error: u16 },
+    /// `level` are dropped. Unless it is `shared`, no access lines go there: a hijacked worker shall not write error lines that
+    /// look like another's.
+    InForce { level: Level, error: u16, shared: bool },
     /// A new socket to syslog.
     Syslog,
     /// The channel of a worker.
@@ -130,8 +131,8 @@ impl Message for ToLog {
                 packet.extend(worker.to_le_bytes());
             }
             ToLog::Stop => packet.push(3),
-            ToLog::InForce { level, error } => {
-                packet.extend([4, lines::tag(*level)]);
+            ToLog::InForce { level, error, shared } => {
+                packet.extend([4, lines::tag(*level), u8::from(*shared)]);
                 packet.extend(error.to_le_bytes());
             }
             ToLog::Syslog => packet.push(5),
@@ -150,8 +151,9 @@ impl Message for ToLog {
                 worker: u16::from_le_bytes([a, b]),
             }),
             [3] => Some(ToLog::Stop),
-            [4, level, a, b] => Some(ToLog::InForce {
+            [4, level, shared @ 0..=1, a, b] => Some(ToLog::InForce {
                 level: lines::level(level)?,
+                shared: shared == 1,
                 error: u16::from_le_bytes([a, b]),
             }),
             [5] => Some(ToLog::Syslog),
@@ -302,6 +304,7 @@ mod tests {
             ToLog::InForce {
                 level: Level::Debug,
                 error: 700,
+                shared: true,
             },
             ToLog::Channel { worker: 300 },
             ToLog::Syslog,

@@ -17,6 +17,8 @@ use std::time::Duration;
 pub(super) struct Logs {
     open: BTreeMap<LogTarget, Open>,
     error: LogTarget,
+    /// Whether access lines of a living generation go to the error log too.
+    shared: bool,
     level: Level,
     identity: Identity,
     pub(super) report: Report,
@@ -51,14 +53,17 @@ impl Logs {
                 open.extend(kept.map(|kept| (target.clone(), kept)));
             }
         }
+        let access = config.log_numbers(&numbers);
+        let error = numbers.get(&config.log.error).copied();
         let logs = Logs {
+            shared: access.sites.contains(&error) || access.service == error || known.contains_key(&config.log.error),
             report: report(&config.log.error, identity, config.log.level)?,
             open,
             error: config.log.error.clone(),
             level: config.log.level,
             identity,
         };
-        Ok((logs, config.log_numbers(&numbers)))
+        Ok((logs, access))
     }
 
     /// The same logs, opened again by their names. One that only older generations use stays as it is where that fails.
@@ -78,6 +83,7 @@ impl Logs {
             report: report(&self.error, self.identity, self.level)?,
             open,
             error: self.error.clone(),
+            shared: self.shared,
             level: self.level,
             identity: self.identity,
         })
@@ -95,8 +101,8 @@ impl Logs {
             send_patiently(log, &ToLog::Files { numbers }, &descriptors)?;
         }
         let error = self.open.get(&self.error).map_or(SYSLOG, |open| open.number);
-        let level = self.level;
-        send_patiently(log, &ToLog::InForce { level, error }, &[])
+        let (level, shared) = (self.level, self.shared);
+        send_patiently(log, &ToLog::InForce { level, error, shared }, &[])
     }
 
     /// A new socket to syslog; `None`: nobody listens there, or no log goes there.

@@ -50,7 +50,7 @@ impl Report {
                 self.error_log.replace(socket);
             }
         }
-        if written.is_err() {
+        if !written.is_ok_and(|count| count == line.len()) {
             announce(text);
         }
     }

@@ -184,14 +184,18 @@ impl Values for Exchange<'_> {
         }
     }
 
+    /// What a client proves itself with is in no line, even where a template asks for it.
     fn header(&self, name: &str) -> Option<&[u8]> {
-        self.fields.first(name)
+        let is_secret = SECRET.iter().any(|secret| secret.eq_ignore_ascii_case(name));
+        if is_secret { None } else { self.fields.first(name) }
     }
 
     fn capture(&self, _: u8) -> Value<'_> {
         Value::Nothing
     }
 }
+
+const SECRET: [&str; 3] = ["authorization", "cookie", "proxy-authorization"];
 
 /// Between quotes.
 fn quoted(text: &[u8], cap: usize, out: &mut Vec<u8>) {
@@ -317,6 +321,30 @@ mod tests {
             rendered(&LogFormat::VhostCombined, b"", 100),
             format!("A.test:443 {common} \"-\" \"-\"\n")
         );
+    }
+
+    #[test]
+    fn l09_a_template_cannot_ask_for_secrets() {
+        let fields = vec![
+            ("Authorization", b"Basic c2VjcmV0".to_vec()),
+            ("Cookie", b"s=hidden".to_vec()),
+            ("Proxy-Authorization", b"Basic c2VjcmV0".to_vec()),
+        ];
+        let format = LogFormat::Template(template("{header.authorization} {header.cookie} {header.proxy-authorization}"));
+        let line = with(b"", b"GET / HTTP/1.1", |exchange| {
+            let mut out = Vec::new();
+            render(
+                &format,
+                &Exchange {
+                    fields: &fields,
+                    ..*exchange
+                },
+                100,
+                &mut out,
+            );
+            out
+        });
+        assert_eq!(line, b"- - -\n");
     }
 
     #[test]

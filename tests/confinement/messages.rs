@@ -56,7 +56,8 @@ fn m01_m02_m06_a_worker_that_sends_the_parent_what_it_may_not_is_ended() {
         ("Proved", vec![2, 0, 255]),
         ("Proved, with an escape", vec![2, 0, 0]),
         ("Malformed, which only log may send", vec![3, 1, 0]),
-        ("Lost, which only log may send", vec![4, 1, 0, 0, 0]),
+        ("Lost, which only log may send", vec![4, 1, 0, 0, 0, 1, 0, 28, 0]),
+        ("NoSyslog, which only log may send", vec![8]),
         ("Failed, after Ready", b"\x05why".to_vec()),
         ("Failed, not printable", b"\x05\x1b[2J".to_vec()),
         ("too long", vec![5; 513]),
@@ -72,20 +73,41 @@ fn m02_an_empty_message_ends_its_sender() {
 
 #[test]
 fn k15_malformed_log_lines_end_their_sender() {
-    let long = [b"A".as_slice(), &[b'x'; 4096], b"\n"].concat();
+    let long = access(ACCESS_LOG, &[[b'x'; 4096].as_slice(), b"\n"].concat());
     let packets = [
         ("unknown tag", b"Zforged\n".to_vec()),
         ("no tag but NUL", vec![0; 3]),
-        ("access line without an end", b"Aforged".to_vec()),
-        ("access line with CR", b"Aforged\r\n".to_vec()),
-        ("access line with an escape sequence", b"A\x1b[2Jforged\n".to_vec()),
-        ("access line beyond ASCII", b"A\xffforged\n".to_vec()),
+        ("access line without an end", access(ACCESS_LOG, b"forged")),
+        ("access line with CR", access(ACCESS_LOG, b"forged\r\n")),
+        ("access line with an escape sequence", access(ACCESS_LOG, b"\x1b[2Jforged\n")),
+        ("access line beyond ASCII", access(ACCESS_LOG, b"\xffforged\n")),
+        ("access line without its file", b"Aforged\n".to_vec()),
+        (
+            "access line that is shorter than it says",
+            access(ACCESS_LOG, b"forged\n")[..9].to_vec(),
+        ),
+        ("access line for a file that is none", access(700, b"forged\n")),
+        ("access line for the error log", access(ERROR_LOG, b"forged\n")),
+        ("access line for syslog, which is not in use", access(0, b"forged\n")),
         ("access line that is too long", long),
         ("error line with a line break", b"efirst\nsecond".to_vec()),
-        ("packet that is too long", [b"A".as_slice(), &b"x\n".repeat(16 * 1024)].concat()),
-        ("packet that is much too long", [b"A".as_slice(), &b"x\n".repeat(50_000)].concat()),
+        ("packet that is too long", access(ACCESS_LOG, &b"x\n".repeat(16 * 1024))),
+        (
+            "packet that is much too long",
+            [access(ACCESS_LOG, b"").as_slice(), &b"x\n".repeat(50_000)].concat(),
+        ),
     ];
     ends_its_sender(LOG_CHANNEL, &packets, "sent malformed log lines; it is ended");
+}
+
+/// The logs of the target, as they are numbered: by their names.
+const ACCESS_LOG: u16 = 1;
+const ERROR_LOG: u16 = 2;
+
+/// A packet of access lines for one file.
+fn access(file: u16, lines: &[u8]) -> Vec<u8> {
+    let length = u16::try_from(lines.len()).unwrap();
+    [b"A".as_slice(), &file.to_le_bytes(), &length.to_le_bytes(), lines].concat()
 }
 
 /// To `log` both look like the end of the worker: it takes nothing more from it, as from one that keeps silent by itself.
@@ -120,14 +142,14 @@ fn k15_a_flood_of_well_formed_lines_harms_nobody() {
     let target = Target::new(2);
     let log = target.server.log_process();
     let mut worker = Hijacked::take(target.workers[0]);
-    let access = worker.place(&[b"A".as_slice(), &b"forged\n".repeat(1000)].concat());
+    let access = worker.place(&access(ACCESS_LOG, &b"forged\n".repeat(1000)));
     let error = worker.place(b"eforged error");
     let mut full = 0;
     let end = Instant::now() + Duration::from_millis(500);
     while Instant::now() < end {
-        for arguments in [[LOG_CHANNEL, access, 7001, 0, 0, 0], [LOG_CHANNEL, error, 13, 0, 0, 0]] {
+        for arguments in [[LOG_CHANNEL, access, 7005, 0, 0, 0], [LOG_CHANNEL, error, 13, 0, 0, 0]] {
             match worker.call(libc::SYS_write, arguments) {
-                Outcome::Returned(7001 | 13) => {}
+                Outcome::Returned(7005 | 13) => {}
                 outcome => {
                     assert_eq!(outcome, Outcome::Returned(-i64::from(libc::EAGAIN)));
                     full += 1;
@@ -174,10 +196,10 @@ fn a_log_that_accuses_a_worker_that_is_none_changes_nothing() {
     needs_root!();
     let target = Target::new(2);
     let log = target.server.log_process().unwrap();
-    for packet in [[3, 2, 0], [3, 255, 255]] {
+    for packet in [[3, 200, 0], [3, 255, 255]] {
         assert_eq!(write(log, PARENT_CHANNEL, &packet), Outcome::Returned(3));
     }
-    write(log, PARENT_CHANNEL, &[4, 7, 0, 0, 0]);
+    write(log, PARENT_CHANNEL, &[4, 7, 0, 0, 0, 1, 0, 28, 0]);
     let told = wait_until(PATIENCE, || target.errors().contains("7 log lines could not be written"));
     assert!(told.is_some(), "{}", target.errors());
     target.server.must_be_well(&target.workers, "after nonsense of log");

@@ -295,7 +295,7 @@ fn command(root: &Root, jail: &str) -> (tempfile::TempDir, Vec<String>) {
 
 fn configuration(root: &Root, jail: &str) -> (tempfile::TempDir, String) {
     let home = tempfile::tempdir().unwrap();
-    fs::set_permissions(home.path(), Permissions::from_mode(0o777)).unwrap();
+    fs::set_permissions(home.path(), Permissions::from_mode(0o755)).unwrap();
     let path = home.path().join("anchorite.toml");
     let text = Configuration::of(&root.path())
         .server_also("workers = 1")
