@@ -50,7 +50,8 @@ fn start(mut config: Config, file: Option<PathBuf>, announcement: &Announce) -> 
     let executable = Executable::running().map_err(|fault| format!("/proc/self/exe: {fault}"))?;
     let signals = Signals::block().map_err(|fault| format!("signals: {fault}"))?;
     let null = socket::null().map_err(|fault| format!("/dev/null: {fault}"))?;
-    let manager = Manager::open()?;
+    // One that is not there, as where the variable was left over, is no reason not to serve.
+    let manager = Manager::open().inspect_err(|why| announce(why)).unwrap_or_default();
     let identity = identity(&config)?;
     let fixed = Fixed::of(&config);
     if control::leave_out_of_reach(&mut config.server, identity.rootless) {
@@ -88,6 +89,7 @@ fn start(mut config: Config, file: Option<PathBuf>, announcement: &Announce) -> 
         fixed,
         watched: Vec::new(),
         looked: clock::monotonic_ms(),
+        tried: Vec::new(),
         again: None,
     };
     let mut supervisor = Supervisor::start(nursery, source, signals, control, manager, first)?;
