@@ -1,24 +1,26 @@
-//! `log`: appends the lines that workers send to the files that the parent opened. CONFINED: it sees an empty directory,
-//! has no network, and cannot open anything; what it writes to was handed to it.
+//! `log`: writes the lines that workers send to the files that the parent opened, or to syslog. CONFINED: it sees an empty
+//! directory, has no network, and cannot open anything; what it writes to was handed to it.
 //!
 //! A worker writes nothing itself, so a hijacked one cannot rewrite what was logged. The lines of each come over a channel
-//! of its own, so that the sender of an error line is known and a malformed packet ends its sender.
+//! of its own, so that the sender of an error line is known, one that sends too many is cut off alone, and a malformed packet
+//! ends its sender. What cannot be written is dropped and counted; every batch tries again.
 
-use crate::config::{Level, LogSlice};
+use super::sink::{Loss, Sink};
+use crate::config::{Level, LogSlice, SYSLOG};
 use crate::ipc::birth::{self, Born};
 use crate::ipc::lines::{self, Lines};
 use crate::ipc::messages::{ToLog, ToParent};
 use crate::ipc::{Channel, Received};
 use crate::role::Role;
+use crate::sys::clock;
 use crate::sys::epoll::Interest;
-use crate::sys::{clock, log_file};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::os::fd::OwnedFd;
 
 /// Runs the role until the parent stops it; the exit status.
 pub fn run() -> u8 {
     let born = match birth::begin::<LogSlice>(Role::Log) {
+        Ok(born) if born.cell.proof => return birth::prove(&born),
         Ok(born) => born,
         Err(status) => return status,
     };
@@ -30,17 +32,34 @@ pub fn run() -> u8 {
 
 struct Log {
     born: Born<LogSlice>,
-    /// Access log and error log, once the parent has handed them over.
-    files: Option<(OwnedFd, OwnedFd)>,
+    /// By the numbers that workers know them by.
+    sinks: BTreeMap<u16, Sink>,
+    /// Those that came since the last [`ToLog::InForce`].
+    fresh: BTreeSet<u16>,
+    /// Where error lines go.
+    error: u16,
     /// By token: workers are replaced, so one number may stand for two processes for a moment.
-    channels: BTreeMap<u64, (u16, Channel)>,
+    senders: BTreeMap<u64, Sender>,
     next_token: u64,
     /// Error lines less severe are dropped.
     level: Level,
     lost: u32,
-    /// When the loss was last reported, in monotonic milliseconds.
-    reported: u64,
+    /// Where and why the last line was lost.
+    why: (u16, u16),
+    /// When the loss was last reported, and a new socket asked for, in monotonic milliseconds.
+    reported: Option<u64>,
+    asked: Option<u64>,
     stopping: bool,
+}
+
+/// A worker.
+struct Sender {
+    worker: u16,
+    channel: Channel,
+    /// The second that is counted, its error lines, and how many of them were suppressed.
+    since: u64,
+    lines: u32,
+    suppressed: u32,
 }
 
 impl Log {
@@ -50,11 +69,15 @@ impl Log {
         Ok(Log {
             level: born.slice.level,
             born,
-            files: None,
-            channels: BTreeMap::new(),
+            sinks: BTreeMap::new(),
+            fresh: BTreeSet::new(),
+            error: SYSLOG,
+            senders: BTreeMap::new(),
             next_token: PARENT + 1,
             lost: 0,
-            reported: 0,
+            why: (SYSLOG, 0),
+            reported: None,
+            asked: None,
             stopping: false,
         })
     }
@@ -62,113 +85,244 @@ impl Log {
     /// The loop. Ends when the parent is gone, or after [`ToLog::Stop`] when every channel has ended.
     fn serve(mut self) -> io::Result<()> {
         let mut buffer = vec![0; lines::PACKET_MAX + 1];
-        while !(self.stopping && self.channels.is_empty()) {
-            let count = self.born.poller.wait(None)?;
+        while !(self.stopping && self.senders.is_empty()) {
+            let count = self.born.poller.wait(self.timeout())?;
             for index in 0..count {
                 let Some(ready) = self.born.poller.ready(index) else { continue };
-                if ready.token == PARENT {
-                    if !self.obey()? {
-                        return Ok(());
-                    }
+                let goes_on = if ready.token == PARENT {
+                    self.obey()?
                 } else {
-                    self.take_lines(ready.token, &mut buffer);
+                    self.take_lines(ready.token, &mut buffer)?
+                };
+                if !goes_on {
+                    return Ok(());
                 }
             }
-            self.report_loss();
+            let now = clock::monotonic_ms();
+            self.report_suppressed(now);
+            self.report_loss(now);
         }
+        // The last word: whatever was not yet due.
+        self.reported = None;
+        self.report_loss(clock::monotonic_ms());
         Ok(())
     }
 
-    /// Takes one message of the parent; false: it is gone.
+    /// Until something has to be reported even if no more lines come.
+    fn timeout(&self) -> Option<u64> {
+        let now = clock::monotonic_ms();
+        let suppressing = self.senders.values().filter(|sender| sender.suppressed > 0);
+        let loss = (self.lost > 0).then(|| self.reported.map_or(now, |reported| reported + REPORT_MS));
+        let due = suppressing.map(|sender| sender.since + SECOND_MS).chain(loss).min();
+        due.map(|moment| moment.saturating_sub(now))
+    }
+
+    /// Takes what the parent has sent; false: it is gone.
     fn obey(&mut self) -> io::Result<bool> {
-        match self.born.parent.receive_from_parent() {
-            Received::Message(ToLog::Files { level }, descriptors) => {
-                self.level = level;
-                let mut descriptors = descriptors.into_iter();
-                self.files = descriptors.next().zip(descriptors.next());
+        loop {
+            match self.born.parent.receive_from_parent() {
+                Received::Message(ToLog::Files { numbers }, descriptors) => {
+                    for (number, descriptor) in numbers.into_iter().zip(descriptors) {
+                        let sink = if number == SYSLOG {
+                            Sink::syslog(descriptor, self.born.cell.parent)
+                        } else {
+                            Sink::file(descriptor)
+                        };
+                        self.put(number, sink);
+                    }
+                }
+                Received::Message(ToLog::InForce { level, error }, _) => {
+                    (self.level, self.error) = (level, error);
+                    let fresh = std::mem::take(&mut self.fresh);
+                    self.sinks.retain(|number, _| fresh.contains(number));
+                }
+                Received::Message(ToLog::Syslog, sockets) => {
+                    for socket in sockets {
+                        self.put(SYSLOG, Sink::syslog(socket, self.born.cell.parent));
+                    }
+                }
+                Received::Message(ToLog::Channel { worker }, descriptors) => {
+                    for channel in descriptors.into_iter().map(Channel::from) {
+                        self.born.poller.add(&channel, Interest::Input, self.next_token)?;
+                        let sender = Sender {
+                            worker,
+                            channel,
+                            since: 0,
+                            lines: 0,
+                            suppressed: 0,
+                        };
+                        self.senders.insert(self.next_token, sender);
+                        self.next_token += 1;
+                    }
+                }
+                Received::Message(ToLog::Stop, _) => self.stopping = true,
+                Received::Nothing => return Ok(true),
+                // Told to stop, it outlives the parent's end, as when the program is replaced: the channels still hold lines. Should
+                // the parent really have died, the kernel ends this process.
+                Received::Ended if self.stopping => {
+                    self.born.poller.remove(&self.born.parent)?;
+                    return Ok(true);
+                }
+                Received::Ended => return Ok(false),
+                // The parent is trusted; if it is not what it was, this process must not go on.
+                Received::Malformed => return Err(io::ErrorKind::InvalidData.into()),
             }
-            Received::Message(ToLog::Channel { worker }, descriptors) => {
-                for channel in descriptors.into_iter().map(Channel::from) {
-                    self.born.poller.add(&channel, Interest::Input, self.next_token)?;
-                    self.channels.insert(self.next_token, (worker, channel));
-                    self.next_token += 1;
+        }
+    }
+
+    fn put(&mut self, number: u16, mut sink: Sink) {
+        if let Some(before) = self.sinks.remove(&number) {
+            sink.succeed(before);
+        }
+        self.sinks.insert(number, sink);
+        self.fresh.insert(number);
+    }
+
+    /// Takes packets of one worker, some at a time so that a busy one does not keep the others waiting. False: the parent is gone.
+    fn take_lines(&mut self, token: u64, buffer: &mut [u8]) -> io::Result<bool> {
+        const TURN: usize = 16;
+        for _ in 0..TURN {
+            let Some(sender) = self.senders.get(&token) else { break };
+            let Some(length) = sender.channel.receive_lines(buffer) else {
+                break;
+            };
+            if length == 0 {
+                self.part_from(token);
+                break;
+            }
+            let packet = buffer.get(..length).and_then(Lines::decode);
+            let known = |log: &Log| match packet {
+                Some(Lines::Access(mut pieces)) => pieces.all(|(number, _)| log.sinks.contains_key(&number)),
+                Some(Lines::Error(..)) => true,
+                None => false,
+            };
+            // A number may be of a log that the parent has sent meanwhile: it sends logs before it lets workers use them.
+            if packet.is_some() && !known(self) && !self.obey()? {
+                return Ok(false);
+            }
+            match packet.filter(|_| known(self)) {
+                Some(Lines::Access(pieces)) => pieces.for_each(|(number, lines)| self.append(number, Level::Info, lines)),
+                Some(Lines::Error(level, text)) => self.take_error(token, level, text),
+                None => {
+                    let worker = self.part_from(token);
+                    let _ = self.born.parent.send(&ToParent::Malformed { worker }, &[]);
+                    break;
                 }
             }
-            Received::Message(ToLog::Stop, _) => self.stopping = true,
-            Received::Nothing => {}
-            Received::Ended => return Ok(false),
-            // The parent is trusted; if it is not what it was, this process must not go on.
-            Received::Malformed => return Err(io::ErrorKind::InvalidData.into()),
         }
         Ok(true)
     }
 
-    /// Takes packets of one worker, some at a time so that a busy one does not keep the others waiting.
-    fn take_lines(&mut self, token: u64, buffer: &mut [u8]) {
-        const TURN: usize = 16;
-        for _ in 0..TURN {
-            let Some((worker, channel)) = self.channels.get(&token) else {
-                return;
-            };
-            let worker = *worker;
-            let Some(length) = channel.receive_lines(buffer) else { return };
-            if length == 0 {
-                self.channels.remove(&token);
-                return;
-            }
-            match buffer.get(..length).and_then(Lines::decode) {
-                Some(Lines::Access(text)) => self.append_access(text),
-                Some(Lines::Error(level, text)) => self.append_error(level, worker, text),
-                None => {
-                    self.channels.remove(&token);
-                    let _ = self.born.parent.send(&ToParent::Malformed { worker }, &[]);
-                    return;
-                }
-            }
+    /// Forgets a worker; its number.
+    fn part_from(&mut self, token: u64) -> u16 {
+        let Some(sender) = self.senders.remove(&token) else { return 0 };
+        if sender.suppressed > 0 {
+            self.tell_suppressed(sender.worker, sender.suppressed);
         }
+        sender.worker
     }
 
-    fn append_access(&mut self, text: &[u8]) {
-        if !self.files.as_ref().is_some_and(|(access, _)| append_all(access, text)) {
-            let lines = memchr::memchr_iter(b'\n', text).count();
-            self.lost = self.lost.saturating_add(u32::try_from(lines).unwrap_or(u32::MAX));
-        }
-    }
-
-    fn append_error(&mut self, level: Level, worker: u16, text: &[u8]) {
+    /// Writes an error line, unless its sender has written too many this second.
+    fn take_error(&mut self, token: u64, level: Level, text: &[u8]) {
         if level > self.level {
             return;
         }
-        let line = lines::error_line(level, &format!("worker {worker}"), text);
-        if !self.files.as_ref().is_some_and(|(_, error)| append_all(error, &line)) {
-            self.lost = self.lost.saturating_add(1);
+        let now = clock::monotonic_ms();
+        let Some(sender) = self.senders.get_mut(&token) else { return };
+        let worker = sender.worker;
+        let over = now.saturating_sub(sender.since) >= SECOND_MS;
+        let suppressed = if over { std::mem::take(&mut sender.suppressed) } else { 0 };
+        if over {
+            (sender.since, sender.lines) = (now, 0);
+        }
+        sender.lines += 1;
+        let is_too_many = sender.lines > ERRORS_PER_SECOND;
+        if is_too_many {
+            sender.suppressed += 1;
+        }
+        if suppressed > 0 {
+            self.tell_suppressed(worker, suppressed);
+        }
+        if !is_too_many {
+            self.append_error(level, worker, text);
+        }
+    }
+
+    fn report_suppressed(&mut self, now: u64) {
+        let is_due = |sender: &Sender| sender.suppressed > 0 && now.saturating_sub(sender.since) >= SECOND_MS;
+        let due: Vec<(u16, u32)> = self
+            .senders
+            .values_mut()
+            .filter(|sender| is_due(sender))
+            .map(|sender| (sender.worker, std::mem::take(&mut sender.suppressed)))
+            .collect();
+        for (worker, suppressed) in due {
+            self.tell_suppressed(worker, suppressed);
+        }
+    }
+
+    fn tell_suppressed(&mut self, worker: u16, suppressed: u32) {
+        let text = format!("{suppressed} more lines of this worker were suppressed, beyond {ERRORS_PER_SECOND} a second");
+        self.append_error(Level::Warning, worker, text.as_bytes());
+    }
+
+    fn append_error(&mut self, level: Level, worker: u16, text: &[u8]) {
+        let sender = format!("worker {worker}");
+        if self.error == SYSLOG {
+            // It adds time and level itself.
+            let line = [sender.as_bytes(), b": ", text, b"\n"].concat();
+            self.append(SYSLOG, level, &line);
+        } else {
+            self.append(self.error, level, &lines::error_line(level, &sender, text));
+        }
+    }
+
+    fn append(&mut self, number: u16, level: Level, lines: &[u8]) {
+        let Some(sink) = self.sinks.get_mut(&number) else { return };
+        if let Err(Loss { lines, errno }) = sink.append(level, lines) {
+            self.lost = self.lost.saturating_add(lines);
+            self.why = (number, errno);
+            if sink.is_dead() {
+                self.ask_for_syslog();
+            }
+        }
+    }
+
+    /// Asks the parent to connect to syslog anew, at most once a second.
+    fn ask_for_syslog(&mut self) {
+        let now = clock::monotonic_ms();
+        let is_due = self.asked.is_none_or(|asked| now.saturating_sub(asked) >= SECOND_MS);
+        if is_due && self.born.parent.send(&ToParent::NoSyslog, &[]).is_ok() {
+            self.asked = Some(now);
         }
     }
 
     /// Tells the parent of lines that could not be written, at most once a minute.
-    fn report_loss(&mut self) {
-        const INTERVAL_MS: u64 = 60_000;
-        let now = clock::monotonic_ms();
-        let due = self.reported == 0 || now - self.reported >= INTERVAL_MS;
-        if self.lost > 0 && due && self.born.parent.send(&ToParent::Lost { lines: self.lost }, &[]).is_ok() {
+    fn report_loss(&mut self, now: u64) {
+        let is_due = self.reported.is_none_or(|reported| now.saturating_sub(reported) >= REPORT_MS);
+        if self.lost == 0 || !is_due {
+            return;
+        }
+        let (file, errno) = self.why;
+        let message = ToParent::Lost {
+            lines: self.lost,
+            file,
+            errno,
+        };
+        if self.born.parent.send(&message, &[]).is_ok() {
             self.lost = 0;
-            self.reported = now;
         }
+        // Not at once again in either case: a parent that is behind is not helped by being asked.
+        self.reported = Some(now);
     }
-}
-
-/// Appends everything; a short write is continued, so that no line is torn. False: it could not be written.
-fn append_all(file: &OwnedFd, mut bytes: &[u8]) -> bool {
-    while !bytes.is_empty() {
-        match log_file::append(file, bytes) {
-            Ok(0) => return false,
-            Ok(count) => bytes = bytes.get(count..).unwrap_or(&[]),
-            Err(fault) if fault.kind() == io::ErrorKind::Interrupted => {}
-            Err(_) => return false,
-        }
-    }
-    true
 }
 
 /// Token of the parent's channel.
 const PARENT: u64 = 0;
+
+/// Error lines of one worker in a second; a hijacked one fills the disk no faster.
+const ERRORS_PER_SECOND: u32 = 200;
+const SECOND_MS: u64 = 1_000;
+
+/// How often losses are reported.
+const REPORT_MS: u64 = 60_000;

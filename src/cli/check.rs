@@ -1,21 +1,36 @@
-//! `anchorite check`: every fault of a configuration at once.
+//! `anchorite check`: every fault of a configuration at once, and whether a start would find what it needs.
 
+use super::control;
 use crate::config;
+use crate::ipc::control::Order;
+use crate::parent;
 use std::path::Path;
 
 pub(super) fn main(file: &Path, dump: bool) -> u8 {
-    match config::load(file) {
-        Ok(config) if dump => {
-            print!("{}", config::dump(&config));
-            0
-        }
-        Ok(_) => {
-            println!("{}: the configuration is good", file.display());
-            0
-        }
+    let config = match config::load(file) {
+        Ok(config) => config,
         Err(faults) => {
             eprintln!("{faults}");
-            1
+            return 1;
         }
+    };
+    if dump {
+        print!("{}", config::dump(&config));
+        return 0;
     }
+    // What a running service listens on is no conflict with it.
+    let status = config
+        .server
+        .control_socket
+        .as_deref()
+        .and_then(|path| control::ask(path, Order::Status { json: true }).ok());
+    let owned = |address: &str| status.as_ref().is_some_and(|status| status.contains(&format!("\"{address}\"")));
+    let faults = parent::check(config, owned);
+    for fault in &faults {
+        eprintln!("{}: {fault}", file.display());
+    }
+    if faults.is_empty() {
+        println!("{}: the configuration is good", file.display());
+    }
+    u8::from(!faults.is_empty())
 }

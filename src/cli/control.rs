@@ -26,7 +26,7 @@ pub(super) fn main(file: &Path, order: Order) -> u8 {
     }
 }
 
-fn ask(path: &Path, order: Order) -> Result<String, String> {
+pub(super) fn ask(path: &Path, order: Order) -> Result<String, String> {
     let fault = |what: &str, fault: &dyn std::fmt::Display| format!("anchorite: {what} \"{}\": {fault}", path.display());
     let service = socket::connect_local(path).map_err(|errno| {
         let nobody = [io::ErrorKind::NotFound, io::ErrorKind::ConnectionRefused].contains(&errno.kind());

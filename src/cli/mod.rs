@@ -7,6 +7,7 @@
 mod audit;
 mod check;
 mod control;
+mod explain;
 mod policy;
 mod run;
 mod serve;
@@ -15,7 +16,7 @@ mod site;
 use crate::ipc::control::Order;
 use crate::{broker, worker};
 use clap::{Parser, Subcommand};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 /// A web server walled in: serves files from processes that can do nothing else.
@@ -40,6 +41,9 @@ enum Command {
     Run {
         #[command(flatten)]
         configuration: Configuration,
+        /// What the program before left, when it was replaced
+        #[arg(long, hide = true, value_name = "DESCRIPTOR")]
+        resume: Option<i32>,
     },
     /// Reads the configuration as `run` would and reports every fault
     Check {
@@ -79,6 +83,24 @@ enum Command {
         #[command(subcommand)]
         order: site::Order,
     },
+    /// Says why a URL is answered as it is: site, rules, files, permissions; offline
+    Explain {
+        /// The URL, or a path for the default site
+        url: String,
+        #[command(flatten)]
+        configuration: Configuration,
+        #[arg(long, default_value = "GET")]
+        method: String,
+        /// Who asks
+        #[arg(long, value_name = "ADDR", default_value = "127.0.0.1")]
+        client: IpAddr,
+        /// A field of the request, as "Name: value"; may be given more than once
+        #[arg(long = "header", value_name = "H")]
+        headers: Vec<String>,
+        /// For machines
+        #[arg(long)]
+        json: bool,
+    },
     /// Compares every running process of the service with the policy of its role
     Audit {
         /// For machines
@@ -113,13 +135,30 @@ pub fn main() -> u8 {
     };
     match arguments.command {
         Command::Serve { directory, listen } => serve::main(&directory, listen),
-        Command::Run { configuration } => run::main(&configuration.file),
+        Command::Run { configuration, resume } => run::main(&configuration.file, resume),
         Command::Check { configuration, dump } => check::main(&configuration.file, dump),
         Command::Reload { configuration } => control::main(&configuration.file, Order::Reload),
         Command::Stop { configuration } => control::main(&configuration.file, Order::Stop),
         Command::Reopen { configuration } => control::main(&configuration.file, Order::Reopen),
         Command::Status { configuration, json } => control::main(&configuration.file, Order::Status { json }),
         Command::Site { configuration, order } => site::main(&configuration.file, &order),
+        Command::Explain {
+            url,
+            configuration,
+            method,
+            client,
+            headers,
+            json,
+        } => {
+            let question = explain::Question {
+                url: &url,
+                method: &method,
+                client,
+                headers: &headers,
+                json,
+            };
+            explain::main(&configuration.file, &question)
+        }
         Command::Audit { json } => audit::main(json),
         Command::Policy { role } => policy::main(role.as_deref()),
     }

@@ -1,7 +1,7 @@
 //! `anchorite serve DIR`: a directory, no configuration file.
 
 use crate::config;
-use crate::parent::{self, Announce};
+use crate::parent::{self, Announce, Origin};
 use std::net::SocketAddr;
 use std::path::Path;
 
@@ -14,5 +14,5 @@ pub(super) fn main(directory: &Path, listen: SocketAddr) -> u8 {
         }
     };
     let announcement = Announce::Directory(resolved.display().to_string());
-    parent::run(config::serve(resolved, listen), None, &announcement)
+    parent::run(config::serve(resolved, listen), Origin::default(), &announcement)
 }

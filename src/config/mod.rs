@@ -18,6 +18,7 @@ mod limits;
 mod listen;
 mod locate;
 mod log;
+mod log_table;
 mod mime;
 mod names;
 mod network;
@@ -38,6 +39,7 @@ pub use diagnostic::{Diagnostic, Diagnostics, Place};
 pub use dump::dump;
 pub use listen::Listen;
 pub use locate::control_socket;
+pub use log_table::{LogNumbers, NUMBERS_MAX, SYSLOG};
 pub use names::known_keys;
 pub use read::{load, parse, serve};
 pub use regex::compile as compile_regex;
@@ -109,7 +111,7 @@ pub struct Log {
 }
 
 /// Where lines of a log go.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum LogTarget {
     File(#[serde(with = "slice::path_bytes")] PathBuf),
     Syslog,

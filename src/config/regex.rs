@@ -46,7 +46,7 @@ pub(super) fn groups(pattern: &str) -> Result<u8, Fault> {
 }
 
 fn parse(pattern: &str) -> Result<Hir, Fault> {
-    let error = match syntax::parse_with(pattern, &syntax::Config::new().unicode(false).utf8(false).nest_limit(NEST_MAX)) {
+    let error = match syntax::parse_with(pattern, &syntax()) {
         Ok(hir) => return Ok(hir),
         Err(error) => error,
     };
@@ -61,6 +61,15 @@ fn parse(pattern: &str) -> Result<Hir, Fault> {
     };
     let at = span.map_or(0..pattern.len(), |span| span.start.offset..span.end.offset);
     Err(Fault { message, at })
+}
+
+/// A path is no sequence of lines: if `.` did not match an encoded line feed, such a byte would evade a `deny`.
+fn syntax() -> syntax::Config {
+    syntax::Config::new()
+        .unicode(false)
+        .utf8(false)
+        .dot_matches_new_line(true)
+        .nest_limit(NEST_MAX)
 }
 
 /// Bytes of a compiled expression: far more than one for paths needs, and little enough for thousands of rules.

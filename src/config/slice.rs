@@ -2,7 +2,7 @@
 //!
 //! The parent encodes a slice into a sealed memory file that the role inherits; the role decodes it before it is confined.
 
-use super::{Config, Level, Limits, LogTarget, Site};
+use super::{Config, Level, Limits, Listen, LogFormat, LogNumbers, Site};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -13,9 +13,14 @@ pub struct WorkerSlice {
     pub sites: Vec<Site>,
     pub limits: Limits,
     pub server_header: String,
+    /// Addresses of the sites that have none of their own.
+    pub listen: Vec<Listen>,
+    /// Extension and type, before the built-in table.
+    pub mime: Vec<(String, String)>,
     pub level: Level,
-    /// Whether access lines are written at all.
-    pub access_log: bool,
+    pub format: LogFormat,
+    /// Where access lines go.
+    pub logs: LogNumbers,
 }
 
 /// What `log` needs to know of the configuration.
@@ -33,14 +38,17 @@ pub enum SliceError {
 }
 
 impl Config {
-    /// What a worker is told.
-    pub fn worker_slice(&self) -> WorkerSlice {
+    /// What a worker is told; the logs have the numbers that the parent gave them.
+    pub fn worker_slice(&self, logs: LogNumbers) -> WorkerSlice {
         WorkerSlice {
             sites: self.sites.clone(),
             limits: self.limits.clone(),
             server_header: self.server.server_header.clone(),
+            listen: self.server.listen.clone(),
+            mime: self.mime.clone(),
             level: self.log.level,
-            access_log: self.log.access != LogTarget::Off || self.sites.iter().any(writes_its_own_log),
+            format: self.log.format.clone(),
+            logs,
         }
     }
 
@@ -48,10 +56,6 @@ impl Config {
     pub fn log_slice(&self) -> LogSlice {
         LogSlice { level: self.log.level }
     }
-}
-
-fn writes_its_own_log(site: &Site) -> bool {
-    site.access_log.as_ref().is_some_and(|target| *target != LogTarget::Off)
 }
 
 /// A slice as bytes.
@@ -113,7 +117,7 @@ mod tests {
 
     #[test]
     fn a_slice_survives_its_bytes_even_with_a_path_that_is_not_utf_8() {
-        let slice = config().worker_slice();
+        let slice = config().worker_slice(LogNumbers::default());
         assert_eq!(decode::<WorkerSlice>(&encode(&slice)), Ok(slice));
         let slice = config().log_slice();
         assert_eq!(decode::<LogSlice>(&encode(&slice)), Ok(slice));
@@ -123,7 +127,7 @@ mod tests {
 
     #[test]
     fn a_byte_too_many_or_too_few_is_refused() {
-        let bytes = encode(&config().worker_slice());
+        let bytes = encode(&config().worker_slice(LogNumbers::default()));
         let mut longer = bytes.clone();
         longer.push(0);
         assert_eq!(decode::<WorkerSlice>(&longer), Err(SliceError::Trailing(1)));
@@ -137,14 +141,13 @@ mod tests {
     fn the_slices_hold_what_the_configuration_says() {
         let text = "[server]\nserver_header = \"x\"\n[log]\naccess = \"off\"\nlevel = \"debug\"\n[[site]]\nroot = \"/srv\"\n";
         let config = parse(text, Path::new("/f.toml")).unwrap();
-        let slice = config.worker_slice();
+        let slice = config.worker_slice(LogNumbers::default());
         assert_eq!(slice.sites, config.sites);
         assert_eq!(slice.limits, config.limits);
         assert_eq!(
-            (slice.server_header.as_str(), slice.level, slice.access_log),
-            ("x", Level::Debug, false)
+            (slice.server_header.as_str(), slice.level, slice.format),
+            ("x", Level::Debug, LogFormat::Combined)
         );
         assert_eq!(config.log_slice().level, Level::Debug);
-        assert!(self::config().worker_slice().access_log);
     }
 }

@@ -7,6 +7,7 @@ use crate::config::{self, Level};
 use crate::role::{Layer, Role};
 use crate::sys::confine::{self, Cell, Confined};
 use crate::sys::epoll::Poller;
+use crate::sys::shared::Shared;
 use crate::sys::{clock, memory, panic, process, proof, socket, title};
 use serde::de::DeserializeOwned;
 use std::os::fd::{AsFd, AsRawFd};
@@ -21,14 +22,16 @@ pub struct Born<S> {
     pub parent: Channel,
     /// Made before the confinement, whose filter has no call for it.
     pub poller: Poller,
-    /// For roles that write log lines.
+    /// For workers: the way to `log`, and the memory that they share.
     pub log: Option<Channel>,
+    pub shared: Option<Shared>,
 }
 
 /// Descriptor numbers at which the parent places what a role is given.
 pub const PARENT_CHANNEL: i32 = process::FIRST_GIVEN;
 pub const SLICE: i32 = PARENT_CHANNEL + 1;
 pub const LOG_CHANNEL: i32 = SLICE + 1;
+pub const COUNTERS: i32 = LOG_CHANNEL + 1;
 
 /// Brings the role to life. `None`: the process has nothing more to do and must exit with the status.
 ///
@@ -43,23 +46,18 @@ pub fn begin<S: DeserializeOwned>(role: Role) -> Result<Born<S>, u8> {
     };
     let born = take(role, parent);
     match born {
-        Ok(born) if born.cell.proof => {
-            let escape = proof::escape(born.cell.parent, &born.confined);
-            let _ = born.parent.send(
-                &ToParent::Proved {
-                    missing: mask(&born.confined.missing),
-                    escape,
-                },
-                &[],
-            );
-            Err(0)
-        }
         Ok(born) => Ok(born),
         Err((parent, why)) => {
             let _ = parent.send(&ToParent::Failed { why }, &[]);
             Err(1)
         }
     }
+}
+
+/// In a process that proves the sandbox: tries to get out and reports it; the exit status.
+pub fn prove<S>(born: &Born<S>) -> u8 {
+    let (missing, escape) = (mask(&born.confined.missing), proof::escape(born.cell.parent, &born.confined));
+    u8::from(born.parent.send(&ToParent::Proved { missing, escape }, &[]).is_err())
 }
 
 /// Reports that the role may be given its work.
@@ -102,6 +100,15 @@ fn take<S: DeserializeOwned>(role: Role, parent: Channel) -> Result<Born<S>, (Ch
         if cell.role != role {
             return Err("slice: it is for another role".to_owned());
         }
+        let shared = if cell.last_descriptor >= COUNTERS {
+            Some(
+                socket::inherited(COUNTERS)
+                    .and_then(Shared::map)
+                    .map_err(|fault| format!("counters: {fault}"))?,
+            )
+        } else {
+            None
+        };
         let log = if cell.last_descriptor >= LOG_CHANNEL {
             socket::inherited(LOG_CHANNEL).ok().map(Channel::from)
         } else {
@@ -115,10 +122,10 @@ fn take<S: DeserializeOwned>(role: Role, parent: Channel) -> Result<Born<S>, (Ch
         clock::load_zone();
         let descriptors = usize::try_from(process::file_limit()).unwrap_or(usize::MAX);
         let confined = confine::enter(&cell).map_err(|fault| format!("step {}: {}", fault.step, fault.why))?;
-        Ok((confined, cell, slice, log, descriptors, poller))
+        Ok((confined, cell, slice, log, shared, descriptors, poller))
     })();
     match outcome {
-        Ok((confined, cell, slice, log, descriptors, poller)) => Ok(Born {
+        Ok((confined, cell, slice, log, shared, descriptors, poller)) => Ok(Born {
             confined,
             cell,
             slice,
@@ -126,6 +133,7 @@ fn take<S: DeserializeOwned>(role: Role, parent: Channel) -> Result<Born<S>, (Ch
             parent,
             poller,
             log,
+            shared,
         }),
         Err(why) => Err((parent, why)),
     }

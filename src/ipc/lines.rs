@@ -1,4 +1,5 @@
-//! Log lines on their way from a worker to `log`: one packet holds a batch of access lines or one error line.
+//! Log lines on their way from a worker to `log`: one packet holds a batch of access lines, for one file or several, or one
+//! error line.
 //!
 //! Foreign bytes are escaped where a line is made, here; `log` refuses what is not printable, so that a hijacked worker can
 //! write nonsense but neither forge a line break nor drive a terminal.
@@ -10,10 +11,25 @@ use std::fmt::Write as _;
 /// What a packet on a log channel is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lines<'p> {
-    /// Whole lines, each ended by LF.
-    Access(&'p [u8]),
+    /// Pieces of whole lines, each piece for one file.
+    Access(Pieces<'p>),
     /// One line without its end, time and sender: `log` adds those, so that they cannot be forged.
     Error(Level, &'p [u8]),
+}
+
+/// The pieces of a packet of access lines: number of the file and lines, each ended by LF.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pieces<'p>(&'p [u8]);
+
+/// A packet of access lines being made. Lines for one file that follow each other are one piece: its number and its length,
+/// two bytes each, then the lines.
+#[derive(Debug, Default)]
+pub struct Batch {
+    /// Empty, or with its tag.
+    packet: Vec<u8>,
+    /// Where the last piece begins.
+    piece: usize,
+    file: u16,
 }
 
 /// Longest packet in bytes.
@@ -23,7 +39,10 @@ pub const PACKET_MAX: usize = 32 * 1024;
 pub const LINE_MAX: usize = 4096;
 
 /// The first byte of a packet of access lines.
-pub const ACCESS: u8 = b'A';
+const ACCESS: u8 = b'A';
+
+/// Bytes of number and length before each piece.
+const PIECE_HEAD: usize = 4;
 
 impl<'p> Lines<'p> {
     /// `None`: malformed.
@@ -33,10 +52,97 @@ impl<'p> Lines<'p> {
         }
         let (tag, text) = packet.split_first()?;
         match *tag {
-            ACCESS if are_lines(text) => Some(Lines::Access(text)),
+            ACCESS => Pieces::decode(text).map(Lines::Access),
             tag if text.len() < LINE_MAX && is_printable(text) => Some(Lines::Error(level(tag)?, text)),
             _ => None,
         }
+    }
+}
+
+impl<'p> Pieces<'p> {
+    fn decode(text: &'p [u8]) -> Option<Pieces<'p>> {
+        let mut rest = text;
+        while !rest.is_empty() {
+            let (_, lines, after) = first_piece(rest)?;
+            if !are_lines(lines) {
+                return None;
+            }
+            rest = after;
+        }
+        Some(Pieces(text))
+    }
+}
+
+impl<'p> Iterator for Pieces<'p> {
+    type Item = (u16, &'p [u8]);
+
+    fn next(&mut self) -> Option<(u16, &'p [u8])> {
+        let (file, lines, after) = first_piece(self.0)?;
+        self.0 = after;
+        Some((file, lines))
+    }
+}
+
+fn first_piece(text: &[u8]) -> Option<(u16, &[u8], &[u8])> {
+    let (head, rest) = text.split_first_chunk::<PIECE_HEAD>()?;
+    let [a, b, c, d] = *head;
+    let (lines, after) = rest.split_at_checked(usize::from(u16::from_le_bytes([c, d])))?;
+    Some((u16::from_le_bytes([a, b]), lines, after))
+}
+
+impl Batch {
+    pub fn is_empty(&self) -> bool {
+        self.packet.is_empty()
+    }
+
+    /// Bytes so far.
+    pub fn len(&self) -> usize {
+        self.packet.len()
+    }
+
+    /// The packet, to be sent.
+    pub fn packet(&self) -> &[u8] {
+        &self.packet
+    }
+
+    pub fn clear(&mut self) {
+        self.packet.clear();
+    }
+
+    /// The packet, to be kept; the batch is empty then.
+    pub fn take(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.packet)
+    }
+
+    /// Adds a line for a file: `write` appends it without its end, foreign bytes escaped; it is cut to [`LINE_MAX`].
+    pub fn line(&mut self, file: u16, write: impl FnOnce(&mut Vec<u8>)) {
+        if self.packet.is_empty() || self.file != file {
+            if self.packet.is_empty() {
+                self.packet.push(ACCESS);
+            }
+            self.piece = self.packet.len();
+            self.file = file;
+            self.packet.extend_from_slice(&file.to_le_bytes());
+            self.packet.extend_from_slice(&[0; 2]);
+        }
+        let start = self.packet.len();
+        write(&mut self.packet);
+        cut(&mut self.packet, start);
+        self.packet.push(b'\n');
+        let length = self.packet.len() - self.piece - PIECE_HEAD;
+        // A packet is sent long before it has as many bytes as the length can say.
+        let length = u16::try_from(length).unwrap_or(u16::MAX).to_le_bytes();
+        if let Some(bytes) = self.packet.get_mut(self.piece + 2..self.piece + PIECE_HEAD) {
+            bytes.copy_from_slice(&length);
+        }
+    }
+}
+
+/// How many lines a packet holds, of either kind.
+pub fn lines_in(packet: &[u8]) -> usize {
+    match Lines::decode(packet) {
+        Some(Lines::Access(pieces)) => pieces.map(|(_, lines)| memchr::memchr_iter(b'\n', lines).count()).sum(),
+        Some(Lines::Error(..)) | None => 1,
     }
 }
 
@@ -179,13 +285,17 @@ mod tests {
 
     #[test]
     fn k15_what_is_not_printable_is_malformed() {
-        assert!(Lines::decode(b"Aok\nfine\n").is_some());
+        assert!(Lines::decode(b"A\x01\0\x08\0ok\nfine\n").is_some());
         assert!(Lines::decode(b"A").is_some());
         for packet in [
-            b"Ano end".as_slice(),
-            b"A\x1b[0m\n",
-            b"A\xc3\n",
-            b"A\0\n",
+            b"A\x01\0\x06\0no end".as_slice(),
+            b"A\x01\0\x05\0\x1b[0m\n",
+            b"A\x01\0\x02\0\xc3\n",
+            b"A\x01\0\x02\0\0\n",
+            b"A\x01\0\x04\0ok\n",
+            b"A\x01\0\x02\0ok\n",
+            b"A\x01\0\x03",
+            b"Aok\n",
             b"",
             b"x",
             b"e\n",
@@ -197,16 +307,36 @@ mod tests {
     }
 
     #[test]
+    fn lines_come_out_as_they_went_in_each_at_its_file() {
+        let mut batch = Batch::default();
+        for (file, text) in [(1, "a"), (1, "b"), (700, "c"), (1, "d")] {
+            batch.line(file, |line| line.extend_from_slice(text.as_bytes()));
+        }
+        let Some(Lines::Access(pieces)) = Lines::decode(batch.packet()) else {
+            panic!("{batch:?}")
+        };
+        let pieces: Vec<_> = pieces.collect();
+        assert_eq!(pieces, [(1, b"a\nb\n".as_slice()), (700, b"c\n"), (1, b"d\n")]);
+        assert_eq!(lines_in(batch.packet()), 4);
+        batch.clear();
+        batch.line(1, |line| line.extend_from_slice(b"e"));
+        assert_eq!(batch.packet(), b"A\x01\0\x02\0e\n");
+    }
+
+    #[test]
     fn l03_a_line_is_cut_at_the_limit_and_not_one_before() {
         for (length, cut_off) in [(LINE_MAX - 2, false), (LINE_MAX - 1, true), (65536, true)] {
             let packet = error_packet(Level::Error, &"x".repeat(length));
             assert_eq!(packet.ends_with(b"..."), cut_off, "{length}");
             assert!(Lines::decode(&packet).is_some());
         }
-        let mut line = b"A".to_vec();
-        line.extend(vec![b'x'; LINE_MAX]);
-        line.push(b'\n');
-        assert_eq!(Lines::decode(&line), None, "a line one too long");
+        let mut packet = b"A\x01\0\x01\x10".to_vec();
+        packet.extend(vec![b'x'; LINE_MAX]);
+        packet.push(b'\n');
+        assert_eq!(Lines::decode(&packet), None, "a line one too long");
+        let mut batch = Batch::default();
+        batch.line(1, |line| line.extend(vec![b'x'; 10_000]));
+        assert!(batch.packet().ends_with(b"...\n") && Lines::decode(batch.packet()).is_some());
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //!
 //! The first byte is the tag; integers are little-endian; a packet of any other length than its tag has is malformed.
 
+use super::counters::Totals;
 use super::lines;
 use crate::config::Level;
 
@@ -24,16 +25,25 @@ pub enum ToWorker {
     Listen { count: u8 },
     /// A new channel to `log`, which was replaced.
     Log,
+    /// Report the counters.
+    Report,
+    /// The worker of this number has died.
+    Gone { worker: u16 },
     /// Accept no more; finish what runs within this time, then exit. Without `idle`, connections that wait for a next request
     /// may still send it, and are closed behind its response: a newer generation serves, and no client should see a reset.
     Stop { grace_ms: u32, idle: bool },
 }
 
 /// From `parent` to `log`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ToLog {
-    /// The log files: access, error; lines of the error log less severe than `level` are dropped.
-    Files { level: Level },
+    /// Logs, by the numbers that workers know them by; each takes the place of one that has its number.
+    Files { numbers: Vec<u16> },
+    /// The logs that came since the last such message are all there are. Error lines go to `error`; those less severe than
+    /// `level` are dropped.
+    InForce { level: Level, error: u16 },
+    /// A new socket to syslog.
+    Syslog,
     /// The channel of a worker.
     Channel { worker: u16 },
     /// Write what the channels still hold, then exit.
@@ -49,10 +59,17 @@ pub enum ToParent {
     Ready { missing: u8 },
     /// Only from a process that proves the sandbox: whether an attempt to get out worked, and which; `missing` as in `Ready`.
     Proved { missing: u8, escape: Option<u8> },
+    /// Only from a worker that was asked: what all workers count.
+    Counters(Totals),
+    /// Only from a worker that proves the sandbox: the directory of this number cannot be looked into.
+    Unusable { directory: u16, errno: i32 },
     /// Only from `log`: a worker sent something malformed.
     Malformed { worker: u16 },
-    /// Only from `log`: lines that could not be written since the last such message.
-    Lost { lines: u32 },
+    /// Only from `log`: lines that could not be written since the last such message, the last of them to `file` for the reason
+    /// `errno`.
+    Lost { lines: u32, file: u16, errno: u16 },
+    /// Only from `log`: nobody listens any more at the socket to syslog, and it may make no other.
+    NoSyslog,
 }
 
 impl Message for ToWorker {
@@ -62,6 +79,11 @@ impl Message for ToWorker {
         match self {
             ToWorker::Listen { count } => packet.extend([1, *count]),
             ToWorker::Log => packet.push(2),
+            ToWorker::Report => packet.push(4),
+            ToWorker::Gone { worker } => {
+                packet.push(5);
+                packet.extend(worker.to_le_bytes());
+            }
             ToWorker::Stop { grace_ms, idle } => {
                 packet.extend([3, u8::from(*idle)]);
                 packet.extend(grace_ms.to_le_bytes());
@@ -73,6 +95,10 @@ impl Message for ToWorker {
         match *packet {
             [1, count] if count > 0 => Some(ToWorker::Listen { count }),
             [2] => Some(ToWorker::Log),
+            [4] => Some(ToWorker::Report),
+            [5, a, b] => Some(ToWorker::Gone {
+                worker: u16::from_le_bytes([a, b]),
+            }),
             [3, idle @ 0..=1, a, b, c, d] => Some(ToWorker::Stop {
                 grace_ms: u32::from_le_bytes([a, b, c, d]),
                 idle: idle == 1,
@@ -85,43 +111,59 @@ impl Message for ToWorker {
         match self {
             ToWorker::Listen { count } => usize::from(*count),
             ToWorker::Log => 1,
-            ToWorker::Stop { .. } => 0,
+            ToWorker::Report | ToWorker::Gone { .. } | ToWorker::Stop { .. } => 0,
         }
     }
 }
 
 impl Message for ToLog {
-    const LENGTH_MAX: usize = 3;
+    const LENGTH_MAX: usize = 1 + 2 * FILES_MAX;
 
     fn encode(&self, packet: &mut Vec<u8>) {
         match self {
-            ToLog::Files { level } => packet.extend([1, lines::tag(*level)]),
+            ToLog::Files { numbers } => {
+                packet.push(1);
+                packet.extend(numbers.iter().take(FILES_MAX).flat_map(|number| number.to_le_bytes()));
+            }
             ToLog::Channel { worker } => {
                 packet.push(2);
                 packet.extend(worker.to_le_bytes());
             }
             ToLog::Stop => packet.push(3),
+            ToLog::InForce { level, error } => {
+                packet.extend([4, lines::tag(*level)]);
+                packet.extend(error.to_le_bytes());
+            }
+            ToLog::Syslog => packet.push(5),
         }
     }
 
     fn decode(packet: &[u8]) -> Option<ToLog> {
         match *packet {
-            [1, level] => Some(ToLog::Files {
-                level: lines::level(level)?,
-            }),
+            [1, ref numbers @ ..] if !numbers.is_empty() && numbers.len() <= 2 * FILES_MAX => {
+                let (numbers, odd) = numbers.as_chunks::<2>();
+                odd.is_empty().then(|| ToLog::Files {
+                    numbers: numbers.iter().map(|number| u16::from_le_bytes(*number)).collect(),
+                })
+            }
             [2, a, b] => Some(ToLog::Channel {
                 worker: u16::from_le_bytes([a, b]),
             }),
             [3] => Some(ToLog::Stop),
+            [4, level, a, b] => Some(ToLog::InForce {
+                level: lines::level(level)?,
+                error: u16::from_le_bytes([a, b]),
+            }),
+            [5] => Some(ToLog::Syslog),
             _ => None,
         }
     }
 
     fn descriptors(&self) -> usize {
         match self {
-            ToLog::Files { .. } => 2,
-            ToLog::Channel { .. } => 1,
-            ToLog::Stop => 0,
+            ToLog::Files { numbers } => numbers.len(),
+            ToLog::Channel { .. } | ToLog::Syslog => 1,
+            ToLog::InForce { .. } | ToLog::Stop => 0,
         }
     }
 }
@@ -133,14 +175,30 @@ impl Message for ToParent {
         match self {
             ToParent::Ready { missing } => packet.extend([1, *missing]),
             ToParent::Proved { missing, escape } => packet.extend([2, *missing, escape.unwrap_or(NO_ESCAPE)]),
+            ToParent::Unusable { directory, errno } => {
+                packet.push(7);
+                packet.extend(directory.to_le_bytes());
+                packet.extend(errno.to_le_bytes());
+            }
             ToParent::Malformed { worker } => {
                 packet.push(3);
                 packet.extend(worker.to_le_bytes());
             }
-            ToParent::Lost { lines } => {
+            ToParent::Lost { lines, file, errno } => {
                 packet.push(4);
                 packet.extend(lines.to_le_bytes());
+                packet.extend(file.to_le_bytes());
+                packet.extend(errno.to_le_bytes());
             }
+            ToParent::Counters(totals) => {
+                packet.push(6);
+                totals
+                    .counters
+                    .iter()
+                    .chain(&totals.gauges)
+                    .for_each(|value| packet.extend(value.to_le_bytes()));
+            }
+            ToParent::NoSyslog => packet.push(8),
             ToParent::Failed { why } => {
                 packet.push(5);
                 packet.extend(why.bytes().filter(|byte| is_printable(*byte)).take(WHY_MAX));
@@ -158,9 +216,17 @@ impl Message for ToParent {
             [3, a, b] => Some(ToParent::Malformed {
                 worker: u16::from_le_bytes([a, b]),
             }),
-            [4, a, b, c, d] => Some(ToParent::Lost {
+            [4, a, b, c, d, e, f, g, h] => Some(ToParent::Lost {
                 lines: u32::from_le_bytes([a, b, c, d]),
+                file: u16::from_le_bytes([e, f]),
+                errno: u16::from_le_bytes([g, h]),
             }),
+            [7, a, b, c, d, e, f] => Some(ToParent::Unusable {
+                directory: u16::from_le_bytes([a, b]),
+                errno: i32::from_le_bytes([c, d, e, f]),
+            }),
+            [6, ref values @ ..] => decode_totals(values).map(ToParent::Counters),
+            [8] => Some(ToParent::NoSyslog),
             [5, ref why @ ..] if why.len() <= WHY_MAX && why.iter().all(|byte| is_printable(*byte)) => Some(ToParent::Failed {
                 why: why.iter().copied().map(char::from).collect(),
             }),
@@ -173,9 +239,24 @@ impl Message for ToParent {
     }
 }
 
+fn decode_totals(bytes: &[u8]) -> Option<Totals> {
+    let mut totals = Totals::default();
+    let (values, rest) = bytes.as_chunks::<8>();
+    if values.len() != totals.counters.len() + totals.gauges.len() || !rest.is_empty() {
+        return None;
+    }
+    for (total, value) in totals.counters.iter_mut().chain(&mut totals.gauges).zip(values) {
+        *total = u64::from_le_bytes(*value);
+    }
+    Some(totals)
+}
+
 fn is_printable(byte: u8) -> bool {
     matches!(byte, b' '..=b'~')
 }
+
+/// Logs in one [`ToLog::Files`] at most: fewer than the descriptors that one packet may carry.
+pub const FILES_MAX: usize = 60;
 
 /// In place of the number of an attempt: none worked.
 const NO_ESCAPE: u8 = u8::MAX;
@@ -206,12 +287,26 @@ mod tests {
         round_trip(&[
             ToWorker::Listen { count: 3 },
             ToWorker::Log,
+            ToWorker::Report,
+            ToWorker::Gone { worker: 300 },
             ToWorker::Stop {
                 grace_ms: 70_000,
                 idle: true,
             },
         ]);
-        round_trip(&[ToLog::Files { level: Level::Debug }, ToLog::Channel { worker: 300 }, ToLog::Stop]);
+        round_trip(&[
+            ToLog::Files { numbers: vec![0, 700] },
+            ToLog::Files {
+                numbers: vec![1; FILES_MAX],
+            },
+            ToLog::InForce {
+                level: Level::Debug,
+                error: 700,
+            },
+            ToLog::Channel { worker: 300 },
+            ToLog::Syslog,
+            ToLog::Stop,
+        ]);
         round_trip(&[
             ToParent::Ready { missing: 5 },
             ToParent::Proved { missing: 1, escape: None },
@@ -220,7 +315,15 @@ mod tests {
                 escape: Some(7),
             },
         ]);
-        round_trip(&[ToParent::Malformed { worker: 300 }, ToParent::Lost { lines: 70_000 }]);
+        round_trip(&[
+            ToParent::Malformed { worker: 300 },
+            ToParent::Lost {
+                lines: 70_000,
+                file: 700,
+                errno: 28,
+            },
+            ToParent::NoSyslog,
+        ]);
     }
 
     #[test]

@@ -10,7 +10,9 @@
 pub mod birth;
 mod channel;
 pub mod control;
+pub mod counters;
 pub mod lines;
 pub mod messages;
+pub mod syslog;
 
 pub use channel::{Channel, Received};

@@ -1,8 +1,9 @@
 //! What the parent decides about each confined process: whom it runs as, what it sees, which rights it needs.
 
-use crate::config::{self, Config, JailMode, LogSlice, WorkerSlice};
+use crate::config::{self, Act, Config, JailMode, LogNumbers, LogSlice, Site, WorkerSlice};
 use crate::ipc::birth;
 use crate::role::{Layer, Role};
+use crate::site;
 use crate::sys::confine::Cell;
 use crate::sys::jail::Tree;
 use crate::sys::policy::Policy;
@@ -28,18 +29,18 @@ impl Cells {
     ///
     /// # Errors
     /// Names the directory and why it cannot be shown.
-    pub(super) fn new(config: &mut Config, identity: Identity) -> Result<Cells, String> {
+    pub(super) fn new(config: &mut Config, identity: Identity, logs: LogNumbers) -> Result<Cells, String> {
         for site in &mut config.sites {
             site.root = directory(&site.root)?;
+            for rule in &mut site.rules {
+                if let Some(Act::Root(to) | Act::Alias(to)) = &mut rule.act {
+                    to.base = resolved(&to.base)?;
+                }
+            }
         }
         let also: Vec<PathBuf> = config.jail.also.iter().map(directory).collect::<Result<_, _>>()?;
-        let shown = config
-            .sites
-            .iter()
-            .map(|site| site.root.clone())
-            .chain(also)
-            .map(OsString::from)
-            .collect();
+        let bases = site::directories(&config.sites).into_iter().map(|base| base.path);
+        let shown = bases.chain(also).map(OsString::from).collect();
         let chroot = match &config.jail.mode {
             JailMode::Mount => None,
             JailMode::Chroot(root) => Some(directory(root)?.into()),
@@ -49,15 +50,31 @@ impl Cells {
             allow_missing: config.jail.allow_missing.clone(),
             shown,
             chroot,
-            listing: config.sites.iter().any(|site| site.listing),
-            worker: config.worker_slice(),
+            listing: config.sites.iter().any(lists),
+            worker: config.worker_slice(logs),
             log: config.log_slice(),
         })
     }
 
+    /// That a directory, by its number, cannot be looked into by confined processes.
+    pub(super) fn unusable(&self, directory: u16, errno: i32) -> String {
+        let name = self
+            .shown
+            .get(usize::from(directory))
+            .map_or_else(|| "?".into(), |path| path.to_string_lossy());
+        let (fault, uid) = (std::io::Error::from_raw_os_error(errno), self.identity.uid);
+        format!("root \"{name}\": {fault} (uid {uid}): nothing of it can be served")
+    }
+
+    /// The logs that its workers write to.
+    pub(super) fn log_numbers(&self) -> impl Iterator<Item = u16> {
+        let numbers = &self.worker.logs;
+        numbers.sites.iter().chain([&numbers.service]).copied().flatten()
+    }
+
     /// What a new process of this role is told, encoded.
-    pub(super) fn encode(&self, role: Role, proof: bool) -> Vec<u8> {
-        let cell = self.cell(role, proof);
+    pub(super) fn encode(&self, role: Role, number: u16, proof: bool) -> Vec<u8> {
+        let cell = self.cell(role, number, proof);
         match role {
             Role::Worker => config::encode(&(cell, &self.worker)),
             Role::Log => config::encode(&(cell, &self.log)),
@@ -66,7 +83,7 @@ impl Cells {
         }
     }
 
-    fn cell(&self, role: Role, proof: bool) -> Cell {
+    fn cell(&self, role: Role, number: u16, proof: bool) -> Cell {
         let is_worker = role == Role::Worker;
         let tree = match &self.chroot {
             Some(root) if is_worker => Tree::Beneath(root.clone()),
@@ -89,17 +106,30 @@ impl Cells {
             rights,
             allow_missing: self.allow_missing.clone(),
             proof,
+            number,
             parent: process::own_id(),
-            last_descriptor: if is_worker { birth::LOG_CHANNEL } else { birth::SLICE },
+            last_descriptor: if is_worker { birth::COUNTERS } else { birth::SLICE },
         }
     }
 }
 
+/// Whether a site shows directories to clients, by itself or by a rule.
+fn lists(site: &Site) -> bool {
+    site.listing || site.rules.iter().any(|rule| rule.changes.listing == Some(true))
+}
+
 fn directory(path: &PathBuf) -> Result<PathBuf, String> {
-    let resolved = std::fs::canonicalize(path).map_err(|fault| format!("directory \"{}\": {fault}", path.display()))?;
-    if !resolved.is_dir() {
-        return Err(format!("\"{}\" is not a directory", path.display()));
+    let found = resolved(path)?;
+    if found.is_dir() {
+        Ok(found)
+    } else {
+        Err(format!("\"{}\" is not a directory", path.display()))
     }
+}
+
+/// A directory, or a file for an exact alias, without links on the way.
+fn resolved(path: &PathBuf) -> Result<PathBuf, String> {
+    let resolved = std::fs::canonicalize(path).map_err(|fault| format!("directory \"{}\": {fault}", path.display()))?;
     if resolved == std::path::Path::new("/") {
         return Err(format!("\"{}\" is the whole file system; serve a directory of it", path.display()));
     }

@@ -12,6 +12,8 @@ use std::os::fd::{AsFd, OwnedFd};
 pub(super) struct Nursery {
     pub(super) executable: Executable,
     pub(super) null: OwnedFd,
+    /// What workers count in; never mapped here.
+    pub(super) counters: OwnedFd,
     /// Start children in a user namespace of their own.
     pub(super) user_namespace: bool,
 }
@@ -40,11 +42,25 @@ impl Nursery {
     ///
     /// # Errors
     /// Says what failed, with the errno.
-    pub(super) fn start(&self, cells: &Cells, role: Role, title: &str, proof: bool, log: Option<&Channel>) -> Result<Child, String> {
-        let slice = memory::sealed(&cells.encode(role, proof)).map_err(|fault| format!("slice for {title}: {fault}"))?;
+    pub(super) fn start(&self, cells: &Cells, role: Role, title: &str, number: u16, log: Option<&Channel>) -> Result<Child, String> {
+        self.start_as(cells.encode(role, number, false), title, log)
+    }
+
+    /// Starts a process that proves the sandbox of a role.
+    ///
+    /// # Errors
+    /// As [`Nursery::start`].
+    pub(super) fn start_proof(&self, cells: &Cells, role: Role, title: &str, log: Option<&Channel>) -> Result<Child, String> {
+        self.start_as(cells.encode(role, 0, true), title, log)
+    }
+
+    fn start_as(&self, slice: Vec<u8>, title: &str, log: Option<&Channel>) -> Result<Child, String> {
+        let slice = memory::sealed(&slice).map_err(|fault| format!("slice for {title}: {fault}"))?;
         let (ours, theirs) = Channel::pair().map_err(|fault| format!("channel to {title}: {fault}"))?;
         let mut given = vec![theirs.as_fd(), slice.as_fd()];
-        given.extend(log.map(AsFd::as_fd));
+        if let Some(log) = log {
+            given.extend([log.as_fd(), self.counters.as_fd()]);
+        }
         let title = format!("anchorite: {title}");
         let start = Start {
             title: &title,

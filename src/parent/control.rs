@@ -31,14 +31,16 @@ pub(super) struct Control {
 }
 
 impl Control {
-    /// Listens at `path`, in place of a socket that nobody listens at any more.
+    /// Listens at `path`, with the socket of the program before or in place of one that nobody listens at any more.
     ///
     /// # Errors
     /// Names the path and why: another service that runs, among others.
-    pub(super) fn open(path: &Path) -> Result<Control, String> {
+    pub(super) fn open(path: &Path, inherited: Option<OwnedFd>) -> Result<Control, String> {
         let fault = |fault: String| format!("control socket \"{}\": {fault}", path.display());
         pid_file::prepare_directory(path).map_err(fault)?;
-        let listener = socket::listen_local(path).map_err(|errno| fault(errno.to_string()))?;
+        let listener = inherited
+            .map_or_else(|| socket::listen_local(path), Ok)
+            .map_err(|errno| fault(errno.to_string()))?;
         Ok(Control {
             listener: Some((listener, path.to_owned())),
             clients: Default::default(),

@@ -11,10 +11,10 @@ use std::rc::Rc;
 
 /// A listening socket and the address it was configured with.
 pub(super) struct Listener {
-    configured: Listen,
+    pub(super) configured: Listen,
     pub(super) socket: OwnedFd,
     /// Bound here, and so removed here if it has a name.
-    own: bool,
+    pub(super) own: bool,
 }
 
 /// The sockets that the service manager hands over; to be called first, see [`manager::inherited_listeners`].

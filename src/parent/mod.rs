@@ -5,20 +5,25 @@
 //! `start` is what happens once, `cell` what is decided about each confined process, `listen` the sockets, `child` one
 //! process from its start to its verification, `slot` the place it has and gets again, `generation` the workers of one
 //! reading of the configuration, `reload` how the next one takes over, `control` and `status` what an administrator asks,
-//! `supervise` the loop.
+//! `upgrade` the next program in the same process, `supervise` the loop.
 
 #![forbid(unsafe_code)]
 
 mod cell;
+mod check;
 mod child;
 mod control;
 mod generation;
 mod listen;
+mod logs;
+mod prove;
 mod reload;
 mod report;
 mod slot;
 mod start;
 mod status;
 mod supervise;
+mod upgrade;
 
-pub use start::{Announce, run};
+pub use check::check;
+pub use start::{Announce, Origin, go_back, run};

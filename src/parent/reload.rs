@@ -7,13 +7,13 @@ use super::cell::Cells;
 use super::control;
 use super::generation::{Generation, Phase};
 use super::listen::{Listener, listen};
-use super::report::Report;
+use super::logs::Logs;
 use super::supervise::Supervisor;
-use crate::config::{self, Config, Level, LogFormat, LogTarget, Site};
+use crate::config::{self, Config, Level};
 use crate::sys::pid_file::{self, PidFile};
 use crate::sys::privilege::Identity;
-use crate::sys::{clock, log_file, proc, process, socket};
-use std::os::fd::OwnedFd;
+use crate::sys::{clock, proc, process};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -21,6 +21,8 @@ use std::rc::Rc;
 pub(super) struct Source {
     /// `None`: `anchorite serve`, which has no file.
     pub(super) file: Option<PathBuf>,
+    /// Where the program lay when the service started: what USR2 runs.
+    pub(super) program: PathBuf,
     pub(super) identity: Identity,
     pub(super) fixed: Fixed,
     /// Directories by the names the configuration has for them, and what they were when they were shown.
@@ -51,48 +53,6 @@ pub(super) struct Prepared {
     pub(super) logs: Option<Logs>,
     pub(super) watched: Vec<(PathBuf, Option<(u64, u64)>)>,
     pub(super) pid_file: Option<PathBuf>,
-}
-
-/// The log files, and the parent's own way into the error log.
-pub(super) struct Logs {
-    targets: config::Log,
-    pub(super) access: OwnedFd,
-    pub(super) error: OwnedFd,
-    pub(super) report: Report,
-    pub(super) level: Level,
-}
-
-impl Logs {
-    /// Opens the logs that a configuration names.
-    ///
-    /// # Errors
-    /// Names the log that cannot be opened, with the errno.
-    fn open(targets: config::Log) -> Result<Logs, String> {
-        Ok(Logs {
-            access: open_log(&targets.access)?,
-            error: open_log(&targets.error)?,
-            report: Report::new(open_log(&targets.error)?, targets.level),
-            level: targets.level,
-            targets,
-        })
-    }
-
-    /// The same logs, opened again by their names.
-    ///
-    /// # Errors
-    /// As [`Logs::open`].
-    pub(super) fn reopened(&self) -> Result<Logs, String> {
-        Logs::open(self.targets.clone())
-    }
-}
-
-fn open_log(target: &LogTarget) -> Result<OwnedFd, String> {
-    match target {
-        LogTarget::Stderr => socket::copy(std::io::stderr()).map_err(|fault| format!("standard error: {fault}")),
-        LogTarget::Syslog => Err("log \"syslog\": not supported by this version".to_owned()),
-        LogTarget::Off => socket::null().map_err(|fault| format!("/dev/null: {fault}")),
-        LogTarget::File(path) => log_file::open_for_appending(path).map_err(|fault| format!("log \"{}\": {fault}", path.display())),
-    }
 }
 
 /// A generation that starts, and what comes into force with it.
@@ -131,13 +91,17 @@ impl Fixed {
 ///
 /// # Errors
 /// Names what cannot be had, with the errno.
-pub(super) fn prepare(mut config: Config, identity: Identity, open: &[Rc<Listener>]) -> Result<Prepared, String> {
-    refuse_unfinished(&config)?;
+pub(super) fn prepare(
+    mut config: Config,
+    identity: Identity,
+    open: &[Rc<Listener>],
+    logs: Option<(&Logs, &BTreeSet<u16>)>,
+) -> Result<Prepared, String> {
     control::leave_out_of_reach(&mut config.server, identity.rootless);
     let pid_file = config.server.pid_file.clone();
     pid_file.as_deref().map(pid_file::refuse_other).transpose()?;
     let listeners = listen(&config.addresses(), open)?;
-    let logs = Some(Logs::open(config.log.clone())?);
+    let (logs, numbers) = Logs::open(&config, identity, logs)?;
     let watched = config
         .sites
         .iter()
@@ -145,7 +109,7 @@ pub(super) fn prepare(mut config: Config, identity: Identity, open: &[Rc<Listene
         .chain(&config.jail.also)
         .map(|path| (path.clone(), proc::inode(path)))
         .collect();
-    let cells = Rc::new(Cells::new(&mut config, identity)?);
+    let cells = Rc::new(Cells::new(&mut config, identity, numbers)?);
     Ok(Prepared {
         cells,
         listeners,
@@ -155,31 +119,10 @@ pub(super) fn prepare(mut config: Config, identity: Identity, open: &[Rc<Listene
             config.server.workers
         },
         drain_ms: u64::try_from(config.limits.drain_timeout.as_millis()).unwrap_or(u64::MAX),
-        logs,
+        logs: Some(logs),
         watched,
         pid_file,
     })
-}
-
-/// What the configuration can say and the workers do not do yet: refused, for what is ignored in silence may be what a site relies on.
-fn refuse_unfinished(config: &Config) -> Result<(), String> {
-    let any = |what: fn(&Site) -> bool| config.sites.iter().any(what);
-    let unfinished = [
-        (any(|site| !site.rules.is_empty()), "[[site.rule]]"),
-        (any(|site| !site.listen.is_empty()), "\"listen\" in [[site]]"),
-        (any(|site| site.access_log.is_some()), "\"access_log\" in [[site]]"),
-        (any(|site| !site.error_pages.is_empty()), "\"error_pages\" in [[site]]"),
-        (any(|site| !site.root_rest.parts.is_empty()), "a capture in the \"root\" of a site"),
-        (!config.mime.is_empty(), "[mime]"),
-        (
-            config.log.format != LogFormat::Combined,
-            "a \"format\" in [log] other than \"combined\"",
-        ),
-    ];
-    match unfinished.into_iter().find(|(is_there, _)| *is_there) {
-        Some((_, what)) => Err(format!("{what} is not supported by this version")),
-        None => Ok(()),
-    }
 }
 
 impl Source {
@@ -266,7 +209,9 @@ impl Supervisor {
             .iter()
             .flat_map(|generation| generation.listeners.clone())
             .collect();
-        let prepared = prepare(config, self.source.identity, &open)?;
+        let living = self.generations.iter().filter(|generation| generation.number > 0);
+        let in_use: BTreeSet<u16> = living.flat_map(|generation| generation.cells.log_numbers()).collect();
+        let prepared = prepare(config, self.source.identity, &open, Some((&self.logs, &in_use)))?;
         self.begin(prepared, clients)
     }
 

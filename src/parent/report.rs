@@ -2,27 +2,56 @@
 
 use crate::config::Level;
 use crate::ipc::lines;
+use crate::ipc::syslog::Syslog;
 use crate::role::{Layer, Role};
 use crate::sys::policy::Policy;
 use crate::sys::privilege::Identity;
-use crate::sys::{landlock, log_file};
+use crate::sys::{landlock, log_file, process, socket};
+use std::cell::RefCell;
+use std::io;
 use std::os::fd::OwnedFd;
 
 /// Where the parent's own lines go.
 pub(super) struct Report {
-    error_log: OwnedFd,
+    error_log: RefCell<OwnedFd>,
+    /// The error log is the socket to syslog.
+    syslog: Option<Syslog>,
     level: Level,
 }
 
 impl Report {
-    pub(super) fn new(error_log: OwnedFd, level: Level) -> Report {
-        Report { error_log, level }
+    /// Writes to this error log.
+    pub(super) fn new(error_log: OwnedFd, is_syslog: bool, level: Level) -> Report {
+        Report {
+            error_log: RefCell::new(error_log),
+            syslog: is_syslog.then(|| Syslog::new(process::own_id())),
+            level,
+        }
     }
 
-    /// Writes one line to the error log.
+    /// Writes one line to the error log, and to standard error where that cannot be written: a full disk shall be known.
     pub(super) fn line(&self, level: Level, text: &str) {
-        if level <= self.level {
-            let _ = log_file::append(&self.error_log, &lines::error_line(level, "parent", text.as_bytes()));
+        if level > self.level {
+            return;
+        }
+        let line = match &self.syslog {
+            Some(syslog) => {
+                let mut datagram = Vec::new();
+                syslog.datagram(level, format!("parent: {text}").as_bytes(), &mut datagram);
+                datagram
+            }
+            None => lines::error_line(level, "parent", text.as_bytes()),
+        };
+        let mut written = log_file::append(&self.error_log.borrow(), &line);
+        if self.syslog.is_some() && written.as_ref().is_err_and(|fault| fault.kind() != io::ErrorKind::WouldBlock) {
+            // It was restarted, perhaps under another socket.
+            if let Ok((socket, true)) = socket::syslog() {
+                written = log_file::append(&socket, &line);
+                self.error_log.replace(socket);
+            }
+        }
+        if written.is_err() {
+            announce(text);
         }
     }
 }

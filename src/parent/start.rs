@@ -1,24 +1,23 @@
 //! What the parent does once: takes its descriptors, finds whom to run as, binds, opens logs, gives up what it does not
 //! need, has the sandbox proved, and goes over to the loop.
 
-use super::cell::Cells;
 use super::child::Nursery;
 use super::control::{self, Control};
 use super::listen::{self, Listener};
+use super::prove::{Proof, prove};
 use super::reload::{Fixed, Source, prepare};
 use super::report::{self, announce};
-use super::supervise::{START_MS, Supervisor};
+use super::supervise::Supervisor;
+use super::upgrade::{Inherited, Legacy};
 use crate::config::{Config, JailMode};
-use crate::ipc::messages::ToParent;
-use crate::ipc::{Channel, Received, birth, lines};
+use crate::ipc::lines;
 use crate::role::{Layer, Role};
-use crate::sys::epoll::{Interest, Poller};
 use crate::sys::manager::Manager;
 use crate::sys::policy::Policy;
 use crate::sys::privilege::{self, Identity};
 use crate::sys::process::{self, Executable};
 use crate::sys::signal::Signals;
-use crate::sys::{clock, panic, proc, proof, seccomp, socket, title};
+use crate::sys::{clock, panic, proc, seccomp, shared, socket, title};
 use std::path::PathBuf;
 use std::rc::Rc;
 
@@ -31,28 +30,79 @@ pub enum Announce {
     Addresses,
 }
 
+/// Where a service comes from, beside its configuration.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Origin {
+    /// The file that a reload reads again; absolute.
+    pub file: Option<PathBuf>,
+    /// Number of the descriptor under which the program before left what it had.
+    pub resume: Option<i32>,
+}
+
 /// Runs the service until a signal ends it; the exit status.
-pub fn run(config: Config, file: Option<PathBuf>, announcement: &Announce) -> u8 {
+pub fn run(config: Config, origin: Origin, announcement: &Announce) -> u8 {
     panic::install(|text| lines::error_line(crate::config::Level::Error, "parent", text.as_bytes()));
-    match start(config, file, announcement) {
+    let started =
+        origin
+            .resume
+            .map(Legacy::read)
+            .transpose()
+            .and_then(|legacy| match start(config, origin.file, legacy.as_ref(), announcement) {
+                Ok(supervisor) => {
+                    if let Some(legacy) = legacy {
+                        legacy.settle();
+                    }
+                    Ok(supervisor)
+                }
+                Err(why) => {
+                    announce(&why);
+                    Err(legacy.map(Legacy::go_back).unwrap_or_default())
+                }
+            });
+    match started {
         Ok(supervisor) => supervisor.supervise(),
         Err(why) => {
-            announce(&why);
+            if !why.is_empty() {
+                announce(&why);
+            }
             1
         }
     }
 }
 
-fn start(mut config: Config, file: Option<PathBuf>, announcement: &Announce) -> Result<Supervisor, String> {
-    let inherited = listen::inherited()?;
+/// Becomes the program before again, because this one does not take the configuration; the exit status when even that failed.
+pub fn go_back(resume: i32) -> u8 {
+    announce(&Legacy::read(resume).map_or_else(|why| why, Legacy::go_back));
+    1
+}
+
+fn start(mut config: Config, file: Option<PathBuf>, legacy: Option<&Legacy>, announcement: &Announce) -> Result<Supervisor, String> {
+    // What the program before left is meant for this one. Otherwise only what the service manager hands over is: anything else
+    // that is open is a mistake of the caller, and closed.
+    let handed_over = if legacy.is_none() { listen::inherited()? } else { Vec::new() };
     process::reserve_standard_descriptors().map_err(|fault| format!("/dev/null: {fault}"))?;
     process::set_umask();
     let executable = Executable::running().map_err(|fault| format!("/proc/self/exe: {fault}"))?;
     let signals = Signals::block().map_err(|fault| format!("signals: {fault}"))?;
     let null = socket::null().map_err(|fault| format!("/dev/null: {fault}"))?;
+    let before = legacy.map(Legacy::take).transpose()?;
+    let identity = identity(&config)?;
+    let program = legacy.map_or_else(
+        || Executable::path().map_err(|fault| format!("/proc/self/exe: {fault}")),
+        |legacy| Ok((&legacy.program).into()),
+    )?;
+    let (before, control, counters, open) = match before {
+        Some(Inherited {
+            listeners,
+            workers,
+            generation,
+            counters,
+            control,
+        }) => (Some((workers, generation)), control, Some(counters), listeners),
+        None => (None, None, None, handed_over.clone()),
+    };
     // One that is not there, as where the variable was left over, is no reason not to serve.
     let manager = Manager::open().inspect_err(|why| announce(why)).unwrap_or_default();
-    let identity = identity(&config)?;
     let fixed = Fixed::of(&config);
     if control::leave_out_of_reach(&mut config.server, identity.rootless) {
         announce("no control socket or pid file in /run/anchorite, which this user cannot write: [server] can name other places");
@@ -62,29 +112,33 @@ fn start(mut config: Config, file: Option<PathBuf>, announcement: &Announce) -> 
         .server
         .control_socket
         .as_deref()
-        .map(Control::open)
+        .map(|path| Control::open(path, control))
         .transpose()?
         .unwrap_or_default();
     let chrooted = matches!(config.jail.mode, JailMode::Chroot(_));
-    let first = prepare(config, identity, &inherited)?;
-    listen::refuse_unnamed(&inherited, &first.listeners)?;
-    drop(inherited);
+    let first = prepare(config, identity, &open, None)?;
+    listen::refuse_unnamed(&handed_over, &first.listeners)?;
+    drop((handed_over, open));
     process::raise_file_limit();
     clock::load_zone();
     title::clear_environment();
     title::set_short("anchorite");
-    drop_privilege(identity)?;
+    drop_privilege(identity, &first.cells.allow_missing, legacy.map(|legacy| legacy.filter))?;
 
+    let counters = counters.map_or_else(|| shared::create().map_err(|fault| format!("counters: {fault}")), Ok)?;
     let mut nursery = Nursery {
         executable,
         null,
+        counters,
         user_namespace: identity.rootless,
     };
-    let missing = prove(&mut nursery, &first.cells)?;
+    let Proof { missing, unusable } = prove(&mut nursery, &first.cells)?;
+    unusable.iter().for_each(|text| announce(text));
     set_title(&first.listeners, &missing);
     let (listeners, workers) = (first.listeners.clone(), first.workers);
     let source = Source {
         file,
+        program,
         identity,
         fixed,
         watched: Vec::new(),
@@ -92,7 +146,7 @@ fn start(mut config: Config, file: Option<PathBuf>, announcement: &Announce) -> 
         tried: Vec::new(),
         again: None,
     };
-    let mut supervisor = Supervisor::start(nursery, source, signals, control, manager, first)?;
+    let mut supervisor = Supervisor::start(nursery, source, signals, control, manager, first, before)?;
     supervisor.write_pid_file(pid_file.as_deref())?;
     tell(announcement, &listeners);
     announce(&report::confinement(workers, identity, chrooted, &missing));
@@ -103,7 +157,7 @@ fn start(mut config: Config, file: Option<PathBuf>, announcement: &Announce) -> 
 }
 
 /// Whom confined roles run as.
-fn identity(config: &Config) -> Result<Identity, String> {
+pub(super) fn identity(config: &Config) -> Result<Identity, String> {
     let (own_uid, own_gid) = privilege::own_ids();
     if !privilege::is_root() {
         return Ok(Identity {
@@ -135,8 +189,9 @@ fn unused() -> Result<(u32, u32), String> {
     Ok((id, id))
 }
 
-/// Cuts the parent's own capabilities to its policy and installs its filter, which its children inherit.
-fn drop_privilege(identity: Identity) -> Result<(), String> {
+/// Cuts the parent's own capabilities to its policy and installs its filter, which its children inherit, unless the same is
+/// in force from the program before; where seccomp may be missing and is, its children find so too and say it.
+fn drop_privilege(identity: Identity, allow_missing: &[Layer], in_force: Option<u64>) -> Result<(), String> {
     let policy = Policy::of(Role::Parent);
     if identity.rootless {
         // Without CAP_SYS_ADMIN the kernel takes a filter only after this; nothing the parent starts needs set-id programs.
@@ -149,77 +204,22 @@ fn drop_privilege(identity: Identity) -> Result<(), String> {
         announce("UNCONFINED: this binary was built to measure the cost of the confinement; do not serve with it");
         return Ok(());
     }
+    if in_force == Some(seccomp::digest(policy.list)) {
+        return Ok(());
+    }
     let before = proc::status(process::own_id()).map_err(|fault| fault.to_string())?.seccomp_filters;
-    seccomp::install(policy.list).map_err(|fault| format!("seccomp filter of the parent: {fault}"))?;
+    if let Err(fault) = seccomp::install(policy.list) {
+        if allow_missing.contains(&Layer::Seccomp) {
+            return Ok(());
+        }
+        return Err(format!("seccomp filter of the parent: {fault}; {}", Layer::Seccomp.is_missing()));
+    }
     let after = proc::status(process::own_id()).map_err(|fault| fault.to_string())?.seccomp_filters;
     if after == before + 1 {
         Ok(())
     } else {
         Err("seccomp filter of the parent: it is not in force".to_owned())
     }
-}
-
-/// Starts one process of each confined role under the same rules with EPERM in place of the end, and lets it try to get out.
-/// Returns the layers that are missing and may be.
-fn prove(nursery: &mut Nursery, cells: &Cells) -> Result<Vec<Layer>, String> {
-    if cfg!(feature = "bench-unconfined") {
-        return Ok(Vec::new());
-    }
-    if nursery.user_namespace
-        && cells.allow_missing.contains(&Layer::Namespaces)
-        && nursery.start(cells, Role::Log, "log, trying a user namespace", true, None).is_err()
-    {
-        nursery.user_namespace = false;
-    }
-    let mut found = Vec::new();
-    for (role, title) in [
-        (Role::Worker, "worker, proving the sandbox"),
-        (Role::Log, "log, proving the sandbox"),
-    ] {
-        let log = if role == Role::Worker {
-            Some(Channel::pair().map_err(|fault| fault.to_string())?)
-        } else {
-            None
-        };
-        let child = nursery.start(cells, role, title, true, log.as_ref().map(|(theirs, _)| theirs))?;
-        let outcome = proof_of(&child.channel);
-        process::kill(child.pid);
-        match outcome {
-            Some(ToParent::Proved { missing, escape: None }) => found.extend(birth::missing(missing)),
-            Some(ToParent::Proved { escape: Some(attempt), .. }) => {
-                return Err(format!(
-                    "the sandbox does not hold: a confined {} could {}; nothing is served",
-                    role.name(),
-                    proof::name(attempt)
-                ));
-            }
-            Some(ToParent::Failed { why }) => return Err(format!("confinement of {}: {why}", role.name())),
-            Some(ToParent::Ready { .. } | ToParent::Malformed { .. } | ToParent::Lost { .. }) | None => {
-                return Err(format!(
-                    "confinement of {}: the process that proves it ended without a word",
-                    role.name()
-                ));
-            }
-        }
-    }
-    found.dedup();
-    Ok(found)
-}
-
-/// Waits for the word of a process that proves the sandbox; `None`: it ended without one, or kept silent.
-fn proof_of(channel: &Channel) -> Option<ToParent> {
-    let deadline = clock::monotonic_ms() + START_MS;
-    let mut poller = Poller::new().ok()?;
-    poller.add(channel, Interest::Input, 0).ok()?;
-    while clock::monotonic_ms() < deadline {
-        poller.wait(Some(deadline.saturating_sub(clock::monotonic_ms()))).ok()?;
-        match channel.receive() {
-            Received::Message(message, _) => return Some(message),
-            Received::Nothing => {}
-            Received::Ended | Received::Malformed => return None,
-        }
-    }
-    None
 }
 
 /// Tells what is served where.

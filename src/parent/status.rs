@@ -1,68 +1,83 @@
-//! What `anchorite status` shows: generations and workers, from what the parent itself knows.
+//! `anchorite status`: generations and workers from what the parent itself knows, counters from any worker that answers.
 
 use super::generation::{Generation, Phase};
 use super::supervise::Supervisor;
-use crate::sys::process;
+use crate::ipc::counters::Totals;
+use crate::ipc::messages::ToWorker;
+use crate::sys::{clock, process};
+
+/// Who asked, and until when a worker may answer.
+pub(super) struct Asked {
+    client: u64,
+    json: bool,
+    pub(super) until: u64,
+}
 
 impl Supervisor {
-    /// The state of the service, for people or for machines.
-    pub(super) fn status(&self, json: bool) -> String {
-        if json { self.status_json() } else { self.status_text() }
+    /// Asks a worker for the counters; its answer, or none in time, answers the client.
+    pub(super) fn ask_status(&mut self, client: u64, json: bool) {
+        self.asked.push(Asked {
+            client,
+            json,
+            until: clock::monotonic_ms() + ANSWER_MS,
+        });
+        self.ask_a_worker(&ToWorker::Report);
     }
 
-    fn status_text(&self) -> String {
-        let mut lines = vec![format!(
-            "parent {}, {} restarts, {} log lines lost",
+    /// No worker answered in time: the status goes without counters.
+    pub(super) fn answer_overdue(&mut self, now: u64) {
+        if self.asked.first().is_some_and(|asked| asked.until <= now) {
+            self.answer_status(None);
+        }
+    }
+
+    /// Answers everyone who waits.
+    pub(super) fn answer_status(&mut self, totals: Option<&Totals>) {
+        for asked in std::mem::take(&mut self.asked) {
+            let text = if asked.json {
+                self.status_json(totals)
+            } else {
+                self.status_text(totals)
+            };
+            self.control.answer(asked.client, &Ok(text));
+        }
+    }
+
+    fn status_text(&self, totals: Option<&Totals>) -> String {
+        let mut text = format!(
+            "parent {}, {} restarts, {} log lines lost\n",
             process::own_id(),
             self.restarts,
             self.lost_lines
-        )];
-        for generation in self.workers() {
-            let addresses: Vec<String> = generation.listeners.iter().map(|listener| listener.address().to_string()).collect();
-            lines.push(format!(
-                "generation {} {}: workers {}{}",
-                generation.number,
-                state(generation),
-                pids(generation, " "),
-                if addresses.is_empty() {
-                    String::new()
-                } else {
-                    format!(", listening on {}", addresses.join(" "))
-                }
-            ));
+        );
+        for generation in self.generations.iter().filter(|generation| generation.number > 0) {
+            let addresses = addresses(generation).join(" ");
+            let (number, state, pids) = (generation.number, state(generation), pids(generation, " "));
+            text.push_str(&format!("generation {number} {state}: workers {pids}, listening on {addresses}\n"));
         }
-        lines.join("\n")
+        text + &totals.map_or_else(|| "no worker answered".to_owned(), Totals::text)
     }
 
-    fn status_json(&self) -> String {
-        let generations: Vec<String> = self
-            .workers()
+    fn status_json(&self, totals: Option<&Totals>) -> String {
+        let workers = self.generations.iter().filter(|generation| generation.number > 0);
+        let generations: Vec<String> = workers
             .map(|generation| {
-                let addresses: Vec<String> = generation
-                    .listeners
-                    .iter()
-                    .map(|listener| format!("\"{}\"", listener.address()))
-                    .collect();
+                let addresses: Vec<String> = addresses(generation).iter().map(|address| format!("\"{address}\"")).collect();
+                let (number, state, pids) = (generation.number, state(generation), pids(generation, ","));
                 format!(
-                    "{{\"generation\":{},\"state\":\"{}\",\"workers\":[{}],\"listen\":[{}]}}",
-                    generation.number,
-                    state(generation),
-                    pids(generation, ","),
+                    "{{\"generation\":{number},\"state\":\"{state}\",\"workers\":[{pids}],\"listen\":[{}]}}",
                     addresses.join(",")
                 )
             })
             .collect();
+        let counters = totals.map_or_else(String::new, |totals| format!(",{}", totals.json_members()));
         format!(
-            "{{\"pid\":{},\"restarts\":{},\"lost_log_lines\":{},\"generations\":[{}]}}",
+            "{{\"pid\":{},\"restarts\":{},\"log_lines_unwritten\":{},\"generations\":[{}]{counters}}}",
             process::own_id(),
             self.restarts,
             self.lost_lines,
             generations.join(",")
         )
-    }
-
-    fn workers(&self) -> impl Iterator<Item = &Generation> {
-        self.generations.iter().filter(|generation| generation.number > 0)
     }
 }
 
@@ -74,6 +89,10 @@ fn state(generation: &Generation) -> &'static str {
     }
 }
 
+fn addresses(generation: &Generation) -> Vec<String> {
+    generation.listeners.iter().map(|listener| listener.address().to_string()).collect()
+}
+
 fn pids(generation: &Generation, between: &str) -> String {
     let pids: Vec<String> = generation
         .slots
@@ -83,3 +102,6 @@ fn pids(generation: &Generation, between: &str) -> String {
         .collect();
     pids.join(between)
 }
+
+/// How long a worker may take to answer.
+const ANSWER_MS: u64 = 1_000;

@@ -6,8 +6,10 @@
 use super::child::{Child, Nursery, State};
 use super::control::Control;
 use super::generation::{Generation, Phase};
-use super::reload::{Logs, Pending, Prepared, Source};
+use super::logs::Logs;
+use super::reload::{Pending, Prepared, Source};
 use super::slot::Slot;
+use super::status::Asked;
 use crate::config::Level;
 use crate::ipc::control::Order;
 use crate::ipc::messages::{ToLog, ToParent, ToWorker};
@@ -23,14 +25,14 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 /// The parent once it serves.
 pub(super) struct Supervisor {
-    nursery: Nursery,
+    pub(super) nursery: Nursery,
+    pub(super) poller: Poller,
     signals: Signals,
     /// Removed before the control socket: when that is gone, nothing of the service is left.
     pub(super) pid_file: Option<PidFile>,
     pub(super) manager: Manager,
     /// The first generation serves and the pid file is written.
     pub(super) started: bool,
-    poller: Poller,
     next_log_number: u16,
     stopping: Stopping,
     pub(super) source: Source,
@@ -40,6 +42,8 @@ pub(super) struct Supervisor {
     pub(super) generations: Vec<Generation>,
     pub(super) next_generation: u32,
     pub(super) pending: Option<Pending>,
+    /// Who waits for the counters.
+    pub(super) asked: Vec<Asked>,
     /// Processes that were replaced after they died, and log lines that were lost.
     pub(super) restarts: u32,
     pub(super) lost_lines: u64,
@@ -56,9 +60,9 @@ enum Stopping {
 
 /// Where a process stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Place {
-    generation: u32,
-    slot: u32,
+pub(super) struct Place {
+    pub(super) generation: u32,
+    pub(super) slot: u32,
 }
 
 impl Supervisor {
@@ -73,6 +77,7 @@ impl Supervisor {
         control: Control,
         manager: Manager,
         mut first: Prepared,
+        before: Option<(Vec<(Child, u16)>, u32)>,
     ) -> Result<Supervisor, String> {
         let poller = Poller::new().map_err(|fault| format!("epoll: {fault}"))?;
         let add = |fd: BorrowedFd<'_>, token| poller.add(fd, Interest::Input, token).map_err(|fault| format!("epoll: {fault}"));
@@ -96,9 +101,16 @@ impl Supervisor {
             generations: vec![log],
             next_generation: 1,
             pending: None,
+            asked: Vec::new(),
             restarts: 0,
             lost_lines: 0,
         };
+        if let Some((workers, generation)) = before {
+            supervisor.next_generation = generation;
+            supervisor
+                .adopt(workers, first.drain_ms)
+                .map_err(|fault| format!("epoll: {fault}"))?;
+        }
         let outcome = supervisor.start_first(first);
         if outcome.is_err() {
             supervisor.kill(|_| true);
@@ -135,6 +147,7 @@ impl Supervisor {
                 return 0;
             }
             self.watch();
+            self.answer_overdue(now);
             if let Err(why) = self.turn(self.next_moment(now)) {
                 self.logs.report.line(Level::Error, &why);
             }
@@ -174,6 +187,7 @@ impl Supervisor {
                 Arrived::Stop => self.stop(STOP_GRACE_MS),
                 Arrived::Drain => self.stop(self.current().map_or(STOP_GRACE_MS, |generation| generation.drain_ms)),
                 Arrived::Reload => self.reload(Vec::new()),
+                Arrived::Upgrade => self.upgrade(),
                 Arrived::Reopen => drop(self.reopen()),
             }
         }
@@ -193,10 +207,7 @@ impl Supervisor {
                 // Answered by the end of the connection, when nothing of the service is left.
                 self.stop(self.current().map_or(STOP_GRACE_MS, |generation| generation.drain_ms));
             }
-            Some(Order::Status { json }) => {
-                let text = self.status(json);
-                self.control.answer(client, &Ok(text));
-            }
+            Some(Order::Status { json }) => self.ask_status(client, json),
         }
     }
 
@@ -218,7 +229,7 @@ impl Supervisor {
         };
         let child = self
             .nursery
-            .start(&generation.cells, slot.role, &slot.name(), false, worker_end.as_ref())?;
+            .start(&generation.cells, slot.role, &slot.name(), log_number, worker_end.as_ref())?;
         self.poller
             .add(&child.channel, Interest::Input, place.token())
             .map_err(|fault| format!("epoll: {fault}"))?;
@@ -276,19 +287,25 @@ impl Supervisor {
                 .places(|slot| slot.role == Role::Worker && slot.child.is_some() && slot.log_number == worker)
                 .into_iter()
                 .try_for_each(|place| self.condemn(place, "sent malformed log lines")),
-            Received::Message(ToParent::Lost { lines }, _) if role == Role::Log => {
+            Received::Message(ToParent::Lost { lines, file, errno }, _) if role == Role::Log => {
                 self.lost_lines += u64::from(lines);
-                self.logs
-                    .report
-                    .line(Level::Error, &format!("{lines} log lines could not be written and are lost"));
+                self.logs.report.line(Level::Error, &self.logs.loss(lines, file, errno));
                 Ok(())
             }
+            Received::Message(ToParent::Counters(totals), _) if role == Role::Worker => {
+                self.answer_status(Some(&totals));
+                Ok(())
+            }
+            Received::Message(ToParent::NoSyslog, _) if role == Role::Log => self.give_syslog(),
             Received::Message(
                 ToParent::Ready { .. }
+                | ToParent::Counters(_)
                 | ToParent::Failed { .. }
                 | ToParent::Proved { .. }
+                | ToParent::Unusable { .. }
                 | ToParent::Malformed { .. }
-                | ToParent::Lost { .. },
+                | ToParent::Lost { .. }
+                | ToParent::NoSyslog,
                 _,
             )
             | Received::Malformed => self.condemn(place, "sent a message that it may not send"),
@@ -356,10 +373,21 @@ impl Supervisor {
 
     /// Hands the log files to `log`, in place of those it has.
     fn give_files(&mut self) -> Result<(), String> {
-        let files = [self.logs.access.as_fd(), self.logs.error.as_fd()];
         let log = self.slot(LOG).filter(|slot| slot.is_serving()).and_then(|slot| slot.child.as_ref());
-        match log.map(|log| log.channel.send(&ToLog::Files { level: self.logs.level }, &files)) {
+        match log.map(|log| self.logs.hand_over(&log.channel)) {
             Some(Err(fault)) => self.condemn(LOG, &format!("could not be handed its files: {fault}")),
+            _ => Ok(()),
+        }
+    }
+
+    /// Connects to syslog anew for `log`, which asks again while nobody listens there.
+    fn give_syslog(&mut self) -> Result<(), String> {
+        let Some(socket) = self.logs.renew_syslog().and_then(|socket| socket.try_clone_to_owned().ok()) else {
+            return Ok(());
+        };
+        let log = self.slot(LOG).and_then(|slot| slot.child.as_ref());
+        match log.map(|log| log.channel.send(&ToLog::Syslog, &[socket.as_fd()])) {
+            Some(Err(fault)) => self.condemn(LOG, &format!("does not take its messages: {fault}")),
             _ => Ok(()),
         }
     }
@@ -390,6 +418,8 @@ impl Supervisor {
         let (ours, theirs) = Channel::pair().map_err(|fault| format!("log channel: {fault}"))?;
         match child.channel.send(&ToWorker::Log, &[theirs.as_fd()]) {
             Ok(()) => slot.log_end = Some(ours),
+            // It has just ended; that is told elsewhere.
+            Err(fault) if fault.kind() == std::io::ErrorKind::BrokenPipe => {}
             Err(fault) => return self.condemn(place, &format!("does not take its messages: {fault}")),
         }
         Ok(())
@@ -437,13 +467,11 @@ impl Supervisor {
         let Some(slot) = self.slot_mut(place) else { return Ok(()) };
         let Some(child) = slot.child.take() else { return Ok(()) };
         slot.log_end = None;
+        let number = slot.log_number;
         // What it said before it died is worth more than how it died.
-        let said = if let Received::Message(ToParent::Failed { why }, _) = child.channel.receive()
-            && child.state == State::Starting
-        {
-            Some(format!("did not start: {why}"))
-        } else {
-            None
+        let said = match child.channel.receive() {
+            Received::Message(ToParent::Failed { why }, _) if child.state == State::Starting => Some(format!("did not start: {why}")),
+            Received::Message(..) | Received::Nothing | Received::Ended | Received::Malformed => None,
         };
         let why = format!(
             "{} (pid {pid}) {}",
@@ -453,6 +481,7 @@ impl Supervisor {
         let lived = now.saturating_sub(child.started_ms);
         let delay = replace.then(|| slot.next_delay(lived));
         slot.next_start = delay.map(|delay| now + delay);
+        self.ask_a_worker(&ToWorker::Gone { worker: number });
         if starting {
             return self.fail(place.generation, why);
         }
@@ -580,7 +609,23 @@ impl Supervisor {
         let again = draining.chain(log).map(|deadline| deadline.max(now + KILL_AGAIN_MS));
         let beat = self.manager.next_beat();
         let watch = (self.stopping == Stopping::No).then_some(now + self.source.watch_ms());
-        starts.chain(stuck).chain(again).chain(watch).chain(beat).min().unwrap_or(u64::MAX)
+        let status = self.asked.first().map(|asked| asked.until);
+        starts
+            .chain(stuck)
+            .chain(again)
+            .chain(watch)
+            .chain(status)
+            .chain(beat)
+            .min()
+            .unwrap_or(u64::MAX)
+    }
+
+    /// Sends a message to one worker that serves, whichever takes it.
+    pub(super) fn ask_a_worker(&self, message: &ToWorker) {
+        let serving = self.slots().filter(|slot| slot.role == Role::Worker && slot.is_serving());
+        let _ = serving
+            .filter_map(|slot| slot.child.as_ref())
+            .any(|child| child.channel.send(message, &[]).is_ok());
     }
 
     pub(super) fn is_stopping(&self) -> bool {
@@ -643,7 +688,7 @@ impl Supervisor {
 }
 
 impl Place {
-    fn token(self) -> u64 {
+    pub(super) fn token(self) -> u64 {
         u64::from(self.generation) << 32 | u64::from(self.slot)
     }
 

@@ -13,6 +13,7 @@ impl Status {
     pub const NO_CONTENT: Status = Status(204);
     pub const PARTIAL_CONTENT: Status = Status(206);
     pub const MOVED_PERMANENTLY: Status = Status(301);
+    pub const FOUND: Status = Status(302);
     pub const NOT_MODIFIED: Status = Status(304);
     pub const BAD_REQUEST: Status = Status(400);
     pub const FORBIDDEN: Status = Status(403);
@@ -30,6 +31,14 @@ impl Status {
     pub const SERVICE_UNAVAILABLE: Status = Status(503);
     pub const HTTP_VERSION_NOT_SUPPORTED: Status = Status(505);
 
+    /// A status that a configuration names: a final one, 200 to 599.
+    pub const fn of(code: u16) -> Option<Status> {
+        match code {
+            200..=599 => Some(Status(code)),
+            _ => None,
+        }
+    }
+
     /// The three digits.
     pub const fn code(self) -> u16 {
         self.0
@@ -39,26 +48,54 @@ impl Status {
     pub const fn reason(self) -> &'static str {
         match self.0 {
             200 => "OK",
+            201 => "Created",
+            202 => "Accepted",
+            203 => "Non-Authoritative Information",
             204 => "No Content",
+            205 => "Reset Content",
             206 => "Partial Content",
+            300 => "Multiple Choices",
             301 => "Moved Permanently",
+            302 => "Found",
+            303 => "See Other",
             304 => "Not Modified",
+            307 => "Temporary Redirect",
+            308 => "Permanent Redirect",
             400 => "Bad Request",
+            401 => "Unauthorized",
+            402 => "Payment Required",
             403 => "Forbidden",
             404 => "Not Found",
             405 => "Method Not Allowed",
+            406 => "Not Acceptable",
             408 => "Request Timeout",
+            409 => "Conflict",
+            410 => "Gone",
+            411 => "Length Required",
             412 => "Precondition Failed",
             413 => "Content Too Large",
             414 => "URI Too Long",
+            415 => "Unsupported Media Type",
             416 => "Range Not Satisfiable",
             417 => "Expectation Failed",
+            421 => "Misdirected Request",
+            422 => "Unprocessable Content",
+            423 => "Locked",
+            425 => "Too Early",
+            426 => "Upgrade Required",
+            428 => "Precondition Required",
+            429 => "Too Many Requests",
             431 => "Request Header Fields Too Large",
+            451 => "Unavailable For Legal Reasons",
             500 => "Internal Server Error",
             501 => "Not Implemented",
+            502 => "Bad Gateway",
             503 => "Service Unavailable",
+            504 => "Gateway Timeout",
             505 => "HTTP Version Not Supported",
-            // Not reachable: the field is private and every constant has its arm.
+            507 => "Insufficient Storage",
+            511 => "Network Authentication Required",
+            // A configuration may name a code that nobody has registered; every constant has its arm.
             _ => "Unknown",
         }
     }
@@ -127,5 +164,7 @@ mod tests {
             assert_ne!(status.reason(), "Unknown", "{status}");
         }
         assert_eq!(Status::NOT_FOUND.to_string(), "404 Not Found");
+        assert_eq!(Status::of(410).map(Status::reason), Some("Gone"));
+        assert_eq!((Status::of(199), Status::of(600)), (None, None));
     }
 }

@@ -6,6 +6,7 @@
 
 use super::status::Reject;
 use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
+use std::ops::Range;
 
 /// A normalised path. Made to be used again: [`parse_into`] empties it but keeps its memory.
 #[derive(Clone, Debug, Default)]
@@ -39,6 +40,26 @@ impl Path {
         let end = self.bytes.len() - usize::from(self.directory && !self.bytes.is_empty());
         let ends = self.starts.iter().skip(1).copied().chain([end]);
         self.starts.iter().zip(ends).map(|(start, end)| &self.bytes[start + 1..end])
+    }
+
+    /// Appends a part of [`Path::bytes`] percent-encoded, as [`encode`] does; a slash that is no separator stays `%2F`, so that reading what
+    /// was written gives the same segments again.
+    pub fn encode_part(&self, part: Range<usize>, out: &mut Vec<u8>) {
+        let end = part.end.min(self.bytes.len());
+        let mut from = part.start.min(end);
+        if self.nameless {
+            for at in memchr::memchr_iter(b'/', &self.bytes[..end]).filter(|&at| at >= part.start && !self.separates(at)) {
+                encode(&self.bytes[from..at], out);
+                out.extend_from_slice(b"%2F");
+                from = at + 1;
+            }
+        }
+        encode(&self.bytes[from..end], out);
+    }
+
+    /// Whether the slash at this place stands between segments.
+    fn separates(&self, at: usize) -> bool {
+        self.starts.binary_search(&at).is_ok() || (self.directory && at + 1 == self.bytes.len())
     }
 
     fn clear(&mut self) {
@@ -249,6 +270,19 @@ mod tests {
         assert_eq!(parsed(b"/x/a%2fb/../c").unwrap().bytes(), b"/x/c");
         // Nor does `..` behind an encoded slash climb.
         assert_eq!(parsed(b"/a%2f../b").unwrap().segments().collect::<Vec<_>>(), [&b"a/.."[..], b"b"]);
+    }
+
+    #[test]
+    fn p05_an_encoded_slash_stays_encoded() {
+        for raw in ["/a%2Fb/c", "/x%2F", "/%2F/%2F/", "/a/b", "/"] {
+            let path = parsed(raw.as_bytes()).unwrap();
+            let mut out = Vec::new();
+            path.encode_part(0..path.bytes().len(), &mut out);
+            assert_eq!(out, raw.as_bytes());
+        }
+        let mut out = Vec::new();
+        parsed(b"/a%2Fb/c").unwrap().encode_part(3..5, &mut out);
+        assert_eq!(out, b"b/");
     }
 
     #[test]

@@ -6,8 +6,14 @@
 ///
 /// `charset`, unless empty, is added to every text type but `text/xml`: XML declares its own encoding, which the parameter would override
 /// (RFC 7303, 3), and JSON is always UTF-8 and has no such parameter (RFC 8259, 11).
-pub fn content_type(path: &[u8], charset: &str, out: &mut Vec<u8>) {
-    let kind = extension(path).and_then(of_extension).unwrap_or(UNKNOWN);
+pub fn content_type(path: &[u8], charset: &str, own: &[(String, String)], out: &mut Vec<u8>) {
+    let configured = |extension: &str| {
+        own.iter()
+            .find(|(name, _)| name.eq_ignore_ascii_case(extension))
+            .map(|(_, kind)| kind.as_str())
+    };
+    let known = |extension| configured(extension).or_else(|| of_extension(extension));
+    let kind = extension(path).and_then(known).unwrap_or(UNKNOWN);
     out.extend_from_slice(kind.as_bytes());
     if !charset.is_empty() && kind.starts_with("text/") && kind != "text/xml" {
         out.extend_from_slice(b"; charset=");
@@ -96,7 +102,7 @@ mod tests {
     fn check(charset: &str, table: &[(&str, &str)]) {
         for (path, expected) in table {
             let mut out = Vec::new();
-            content_type(path.as_bytes(), charset, &mut out);
+            content_type(path.as_bytes(), charset, &[], &mut out);
             assert_eq!(String::from_utf8(out).unwrap(), *expected, "{path}");
         }
     }
@@ -143,7 +149,7 @@ mod tests {
         ];
         check("utf-8", &table.map(|path| (path, "application/octet-stream")));
         let mut out = Vec::new();
-        content_type(b"a.\xff", "utf-8", &mut out);
+        content_type(b"a.\xff", "utf-8", &[], &mut out);
         assert_eq!(out, b"application/octet-stream");
         check("utf-8", &[(&format!("a.{}", "x".repeat(100_000)), "application/octet-stream")]);
     }

@@ -6,68 +6,128 @@
 #![forbid(unsafe_code)]
 
 pub mod error_page;
+pub mod explain;
+pub mod facts;
 pub mod listing;
+pub mod log_format;
+pub mod lookup;
 pub mod mime;
+mod names;
 pub mod pattern;
 pub mod plan;
+mod rules;
+pub mod template;
+pub mod trace;
 
-use crate::config::Site;
+pub use lookup::directories;
+pub use names::Chosen;
+pub use rules::ResponseChanges;
+
+use crate::config::{Listen, Site};
+use lookup::{Base, RootRef};
+use names::Names;
+use rules::Rules;
+use std::collections::BTreeMap;
 
 /// The sites, with an index over their names.
-///
-/// Names lie in sorted tables and not in a hash table, so that no choice of `Host` makes a look-up slow (oCERT-2011-003) and none needs
-/// random keys.
 #[derive(Debug)]
 pub struct Sites {
-    sites: Vec<Site>,
-    /// Whole names, sorted.
-    exact: Vec<(Vec<u8>, usize)>,
-    /// What stands behind the star of `*.example.org`, its dot included, sorted.
-    wildcards: Vec<(Vec<u8>, usize)>,
-    /// Where requests go that no name matches.
-    default: usize,
+    sites: Vec<Compiled>,
+    directories: Vec<Base>,
+    /// First that of all sites; then, where some site has addresses of its own, those that answer at each address.
+    doors: Vec<(Option<Listen>, Names)>,
+}
+
+/// Which sites answer at the address that a connection was made to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Door(usize);
+
+/// A site with its rules compiled.
+#[derive(Debug)]
+pub struct Compiled {
+    pub site: Site,
+    root: RootRef,
+    rules: Rules,
+}
+
+impl Compiled {
+    /// Whether there are rules; if not, what a path leads to depends on the path alone, so that an earlier answer may stand for it.
+    pub fn has_rules(&self) -> bool {
+        !self.rules.is_empty()
+    }
 }
 
 impl Sites {
-    /// Takes the configuration's sites, which are never none. Of two with the same name the first has it.
+    /// Takes the configuration's sites, which are never none, and compiles their rules. Of two with the same name the first has it.
     pub fn new(sites: Vec<Site>) -> Sites {
-        let names = || {
-            sites
-                .iter()
-                .enumerate()
-                .flat_map(|(at, site)| site.name.iter().map(move |name| (name.as_str(), at)))
+        Sites::listening(sites, &[])
+    }
+
+    /// The same for a server that listens on these addresses, for the sites that have none of their own.
+    pub fn listening(sites: Vec<Site>, server: &[Listen]) -> Sites {
+        let (directories, roots) = lookup::enumerate(&sites);
+        let doors = doors(&sites, server);
+        let compile = |(number, (site, roots)): (usize, (Site, Vec<RootRef>))| Compiled {
+            root: RootRef(number),
+            rules: Rules::new(&site, RootRef(number), &roots),
+            site,
         };
-        let exact = table(names().filter(|(name, _)| !name.is_empty() && !name.starts_with("*.")));
-        let wildcards = table(names().filter_map(|(name, at)| Some((name.strip_prefix('*').filter(|name| name.starts_with('.'))?, at))));
-        let default = names().find(|(name, _)| name.is_empty()).map_or(0, |(_, at)| at);
         Sites {
-            exact,
-            wildcards,
-            default,
-            sites,
+            sites: sites.into_iter().zip(roots).enumerate().map(compile).collect(),
+            directories,
+            doors,
         }
+    }
+
+    /// Whether sites differ by the address that a connection was made to.
+    pub fn has_doors(&self) -> bool {
+        self.doors.len() > 1
+    }
+
+    /// The door of a connection that was made to an address of this machine.
+    pub fn door(&self, local: &Listen) -> Door {
+        let mut narrowest: Option<(usize, &Listen)> = None;
+        for (at, (address, _)) in self.doors.iter().enumerate() {
+            let Some(address) = address.as_ref().filter(|address| address.covers(local)) else {
+                continue;
+            };
+            // At `0.0.0.0` the sites of `[::]` answer too, but not the other way round.
+            if narrowest.is_none_or(|(_, other)| other.covers(address)) {
+                narrowest = Some((at, address));
+            }
+        }
+        Door(narrowest.map_or(0, |(at, _)| at))
     }
 
     /// The site for a host (without its port): that of the name, else of the longest wildcard, else the one named `""`, else the first.
     /// Case and one dot at the end do not matter (RFC 9110, 4.2.3).
     pub fn select(&self, host: Option<&[u8]>) -> usize {
-        let Some(host) = host.filter(|_| self.sites.len() > 1) else {
-            return self.default;
-        };
-        let host = host.strip_suffix(b".").unwrap_or(host);
-        let mut lower = [0; NAME_MAX];
-        // A longer one is no name of the domain name system.
-        let Some(lower) = lower.get_mut(..host.len()) else {
-            return self.default;
-        };
-        lower.copy_from_slice(host);
-        lower.make_ascii_lowercase();
-        find(&self.exact, lower).or_else(|| self.wildcard(lower)).unwrap_or(self.default)
+        self.select_at(Door::default(), host)
+    }
+
+    /// The same among those that answer at a door.
+    pub fn select_at(&self, door: Door, host: Option<&[u8]>) -> usize {
+        self.doors.get(door.0).map_or(0, |(_, names)| names.select(host))
+    }
+
+    /// The same, and why.
+    pub fn choose(&self, door: Door, host: Option<&[u8]>) -> (usize, Chosen) {
+        self.doors.get(door.0).map_or((0, Chosen::Default), |(_, names)| names.choose(host))
     }
 
     /// The site that [`Sites::select`] gave the number of.
     pub fn get(&self, site: usize) -> &Site {
+        &self.sites[site].site
+    }
+
+    /// The same with its rules, for a plan.
+    pub fn compiled(&self, site: usize) -> &Compiled {
         &self.sites[site]
+    }
+
+    /// Every directory that is served from, by its number: [`directories`] of the sites.
+    pub fn directories(&self) -> &[Base] {
+        &self.directories
     }
 
     /// How many there are.
@@ -79,35 +139,32 @@ impl Sites {
     pub fn is_empty(&self) -> bool {
         self.sites.is_empty()
     }
+}
 
-    /// From the first dot on the suffixes get shorter, so the first hit is the longest. What the star stands for is never empty.
-    fn wildcard(&self, host: &[u8]) -> Option<usize> {
-        if self.wildcards.is_empty() {
-            return None;
-        }
-        memchr::memchr_iter(b'.', host)
-            .filter(|&dot| dot > 0)
-            .find_map(|dot| find(&self.wildcards, &host[dot..]))
+/// The names of all sites, and those at each address if any site has addresses of its own.
+fn doors(sites: &[Site], server: &[Listen]) -> Vec<(Option<Listen>, Names)> {
+    let all: Vec<usize> = (0..sites.len()).collect();
+    let mut doors = vec![(None, Names::new(sites, &all))];
+    if sites.iter().all(|site| site.listen.is_empty()) {
+        return doors;
     }
+    let addresses: BTreeMap<String, &Listen> = server
+        .iter()
+        .chain(sites.iter().flat_map(|site| &site.listen))
+        .map(|address| (address.to_string(), address))
+        .collect();
+    for address in addresses.into_values() {
+        let answers = |number: &usize| {
+            let own = sites
+                .get(*number)
+                .map(|site| if site.listen.is_empty() { server } else { &site.listen });
+            own.is_some_and(|own| own.iter().any(|own| own.covers(address)))
+        };
+        let numbers: Vec<usize> = all.iter().copied().filter(answers).collect();
+        doors.push((Some(address.clone()), Names::new(sites, &numbers)));
+    }
+    doors
 }
-
-fn table<'a>(names: impl Iterator<Item = (&'a str, usize)>) -> Vec<(Vec<u8>, usize)> {
-    let mut table: Vec<_> = names.map(|(name, at)| (name.as_bytes().to_ascii_lowercase(), at)).collect();
-    // By name, then by site: the first of a name stays.
-    table.sort();
-    table.dedup_by(|later, first| later.0 == first.0);
-    table
-}
-
-fn find(table: &[(Vec<u8>, usize)], name: &[u8]) -> Option<usize> {
-    table
-        .binary_search_by(|(entry, _)| entry.as_slice().cmp(name))
-        .ok()
-        .map(|at| table[at].1)
-}
-
-/// Bytes of the longest domain name in text form (RFC 1035, 2.3.4).
-const NAME_MAX: usize = 255;
 
 #[cfg(test)]
 pub(crate) mod tests {
@@ -168,6 +225,33 @@ pub(crate) mod tests {
         assert_eq!(sites.select(Some(&b"a.".repeat(10_000))), 3);
         assert_eq!(sites.get(1).name, ["*.b.test"]);
         assert_eq!(sites.len(), 5);
+    }
+
+    #[test]
+    fn sites_answer_at_their_own_addresses_only() {
+        let tcp = |text: &str| Listen::Tcp(text.parse().unwrap());
+        let unix = Listen::Unix("/run/x".into());
+        let mut admin = site(&["a.test"]);
+        admin.listen = vec![tcp("127.0.0.1:81"), unix.clone()];
+        let mut four = site(&["four.test", ""]);
+        four.listen = vec![tcp("0.0.0.0:80")];
+        let sites = Sites::listening(
+            vec![admin, site(&["a.test", "b.test"]), four],
+            &[tcp("[::]:80"), tcp("10.0.0.1:82")],
+        );
+        let at = |local: &Listen, host: &str| sites.select_at(sites.door(local), Some(host.as_bytes()));
+        for (local, host, expected) in [
+            ("127.0.0.1:81", "a.test", 0),
+            ("127.0.0.1:81", "b.test", 0),
+            ("127.0.0.1:80", "a.test", 1),
+            ("127.0.0.1:80", "four.test", 2),
+            ("127.0.0.1:80", "x", 2),
+            ("[::1]:80", "four.test", 1),
+            ("10.0.0.1:82", "x", 1),
+        ] {
+            assert_eq!(at(&tcp(local), host), expected, "{local} {host}");
+        }
+        assert_eq!(at(&unix, "b.test"), 0);
     }
 
     #[test]

@@ -1,24 +1,25 @@
 //! How a request is answered: a resumable decision.
 //!
 //! Runs in the `worker`. Does no I/O: where it must know something of the disk it stops with [`Step::Ask`], and goes on with the
-//! [`Answer`], whether that came from a cache at once or from another process later.
+//! [`Answer`], whether that came from a cache at once or from another process later. First the rules of the site run; where none of them
+//! answers, or one names a directory, a file is looked up.
 
+pub use super::lookup::{Lookup, RootRef};
+
+use super::Compiled;
+use super::facts::Facts;
 use super::listing::is_hidden;
-use crate::config::Site;
+use super::lookup::{Question, Stands};
+use super::rules::{Next, ResponseChanges, Run};
+use super::trace::{Answered, Event, Silent, Trace};
+use crate::config::{Page, Site};
 use crate::proto::head::Method;
 use crate::proto::status::Status;
 use crate::proto::target::{self, Path};
+use std::time::Duration;
 
 /// The methods of a file, for the `Allow` field.
 pub const ALLOW: &str = "GET, HEAD, OPTIONS";
-
-/// A question about the disk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Lookup<'p> {
-    /// Beneath the site's root: no slash at either end, no empty, `.` or `..` segment, no NUL; empty for the root itself. Which symbolic
-    /// links may be followed is the site's to say.
-    pub path: &'p [u8],
-}
 
 /// What the disk said. `F` is whatever stands for an open file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,12 +53,18 @@ pub enum Step<F> {
 pub enum Outcome<F> {
     /// This file; [`Plan::lookup`] is its path.
     File(F),
-    /// The listing of the directory that [`Plan::lookup`] names.
+    /// The listing of the directory that [`Plan::lookup`] names, without the names that [`Plan::shows`] denies.
     Listing,
-    /// 301 to [`Plan::location`].
-    Redirect,
-    /// This status and its page.
+    /// This status, 301 to 308, with [`Plan::location`].
+    Redirect(Status),
+    /// This status and its page: see [`Plan::begin_error_page`].
     Status(Status),
+    /// This status with this file as its page.
+    ErrorPage(Status, F),
+    /// This status with [`Plan::body`], or where there is none with its page.
+    Respond(Status),
+    /// A page of the server itself.
+    Page(Page),
     /// 204 with [`ALLOW`].
     Allow,
     /// 405 with [`ALLOW`].
@@ -65,59 +72,104 @@ pub enum Outcome<F> {
 }
 
 /// The state of one request's decision. Made to be used again: [`Plan::begin`] forgets the request before but keeps the memory.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct Plan {
-    /// The present question; its first `target` bytes are the request's path.
-    path: Vec<u8>,
+    /// The present question; its first `target` bytes are what was asked for first, without an index file.
+    question: Question,
     target: usize,
-    directory: bool,
     state: State,
+    /// `None`: the site has no rules.
+    run: Option<Box<Run>>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum State {
     #[default]
     Idle,
+    /// A rule asked.
+    Rules,
     /// What the request names was asked for.
     Target,
     /// The index file of that number was asked for.
     Index(usize),
+    /// The page of that status was asked for.
+    ErrorPage(Status),
 }
 
 impl Plan {
-    /// Starts on a request for `path`.
-    pub fn begin<F>(&mut self, site: &Site, method: Method, path: &Path) -> Step<F> {
-        self.state = State::Idle;
-        self.take_path(path);
-        match method {
-            Method::Get | Method::Head => {}
-            Method::Options => return Step::Done(Outcome::Allow),
-            Method::Extension => return status(Status::NOT_IMPLEMENTED),
-            // TRACE would echo the request, cookies and all; CONNECT is for proxies.
-            Method::Post | Method::Put | Method::Delete | Method::Patch | Method::Trace | Method::Connect => {
-                return Step::Done(Outcome::MethodNotAllowed);
-            }
-        }
-        if !path.names_file() || hides(site, path) {
-            return status(Status::NOT_FOUND);
-        }
-        self.state = State::Target;
-        Step::Ask
+    /// Starts on a request.
+    pub fn begin<F>(&mut self, site: &Compiled, facts: &Facts<'_>) -> Step<F> {
+        self.begin_traced(site, facts, &mut Silent)
     }
 
-    /// Goes on with the answer to [`Plan::lookup`]; the site must be that of [`Plan::begin`].
-    pub fn resume<F>(&mut self, site: &Site, answer: Answer<F>) -> Step<F> {
+    /// Goes on with the answer to [`Plan::lookup`]; site and facts must be those of [`Plan::begin`].
+    pub fn resume<F>(&mut self, site: &Compiled, facts: &Facts<'_>, answer: Answer<F>) -> Step<F> {
+        self.resume_traced(site, facts, answer, &mut Silent)
+    }
+
+    /// [`Plan::begin`], telling each step.
+    pub fn begin_traced<F>(&mut self, site: &Compiled, facts: &Facts<'_>, trace: &mut impl Trace) -> Step<F> {
+        self.state = State::Idle;
+        self.run = None;
+        if site.has_rules() {
+            self.run = Some(Box::new(Run::new(&site.rules, facts)));
+            return self.run_rules(site, facts, trace);
+        }
+        self.question.of_path(site.root, facts.path);
+        self.serve(&site.site, facts, trace)
+    }
+
+    /// Looks for the page that the site has for a status, after [`Outcome::Status`]; ends with [`Outcome::ErrorPage`], or again with
+    /// [`Outcome::Status`] where no file can be had. `None`: the site has none. What the rules change in the response stays.
+    pub fn begin_error_page<F>(&mut self, site: &Compiled, facts: &Facts<'_>, code: Status) -> Option<Step<F>> {
+        let (_, page) = site.site.error_pages.iter().find(|(status, _)| *status == code.code())?;
+        let (mut raw, mut path) = (Vec::new(), Path::default());
+        target::encode(page.as_bytes(), &mut raw);
+        target::parse_into(&raw, &mut path).ok()?;
+        match &self.run {
+            Some(run) if !run.ask_path(&site.rules, facts, &path, &mut self.question) => return None,
+            Some(_) => {}
+            None => self.question.of_path(site.root, &path),
+        }
+        Some(self.ask(State::ErrorPage(code), &mut Silent))
+    }
+
+    /// [`Plan::resume`], telling each step.
+    pub fn resume_traced<F>(&mut self, site: &Compiled, facts: &Facts<'_>, answer: Answer<F>, trace: &mut impl Trace) -> Step<F> {
+        trace.record(|| Event::Answered(answer.kind()));
+        if self.state == State::Rules {
+            return match answer.kind() {
+                Answered::Stands(stands) => {
+                    if let Some(run) = &mut self.run {
+                        run.answer(stands, &self.question);
+                    }
+                    self.run_rules(site, facts, trace)
+                }
+                Answered::Denied => self.end(Status::FORBIDDEN),
+                Answered::Busy => self.end(Status::SERVICE_UNAVAILABLE),
+                Answered::Failed => self.end(Status::INTERNAL_SERVER_ERROR),
+            };
+        }
         match (self.state, answer) {
             // Not reachable by a request: there was no question.
-            (State::Idle, _) => status(Status::INTERNAL_SERVER_ERROR),
+            (State::Idle | State::Rules, _) => status(Status::INTERNAL_SERVER_ERROR),
+            (State::ErrorPage(code), Answer::File(file)) => self.done(Outcome::ErrorPage(code, file)),
+            (State::ErrorPage(code), _) => self.end(code),
             // `/file.txt/` is not `/file.txt`: relative links in it would lead elsewhere.
-            (State::Target, Answer::File(_)) if self.directory => self.end(Status::NOT_FOUND),
-            (State::Target | State::Index(_), Answer::File(file)) => self.done(Outcome::File(file)),
-            (State::Target, Answer::Directory) if !self.directory => self.done(Outcome::Redirect),
-            (State::Target, Answer::Directory) => self.ask_index(site, 0),
+            (State::Target, Answer::File(_)) if self.question.directory => self.end(Status::NOT_FOUND),
+            (State::Target, Answer::File(file)) => self.done(Outcome::File(file)),
+            (State::Index(index), Answer::File(file)) => {
+                if self.permits_index(site, facts, index) {
+                    self.done(Outcome::File(file))
+                } else {
+                    self.end(Status::FORBIDDEN)
+                }
+            }
+            (State::Target, Answer::Directory) if !self.question.directory => self.done(Outcome::Redirect(Status::MOVED_PERMANENTLY)),
+            (State::Target, Answer::Directory) => self.ask_index(&site.site, 0, trace),
             (State::Target, Answer::Missing) => self.end(Status::NOT_FOUND),
             (State::Target, Answer::NotRegular) => self.end(Status::FORBIDDEN),
-            (State::Index(index), Answer::Directory | Answer::Missing | Answer::NotRegular) => self.ask_index(site, index + 1),
+            (State::Index(index), Answer::Directory | Answer::Missing | Answer::NotRegular) => self.ask_index(&site.site, index + 1, trace),
             // An index that may not be read is not passed over: what a listing shows then was not meant to be shown.
             (State::Target | State::Index(_), Answer::Denied) => self.end(Status::FORBIDDEN),
             (State::Target | State::Index(_), Answer::Busy) => self.end(Status::SERVICE_UNAVAILABLE),
@@ -127,49 +179,162 @@ impl Plan {
 
     /// The present question; when done, the path of what was found.
     pub fn lookup(&self) -> Lookup<'_> {
-        Lookup { path: &self.path }
+        Lookup {
+            root: self.question.root,
+            path: &self.question.path,
+        }
     }
 
-    /// Appends the target of [`Outcome::Redirect`]: the path with a slash at its end, and the query as it was sent. It is path-only, so
-    /// that the scheme and the host before a proxy stay, and begins with exactly one slash, so that it never names another host.
-    pub fn location(&self, query: Option<&[u8]>, out: &mut Vec<u8>) {
+    /// What the rules that ran change in the response, whatever it is.
+    pub fn changes(&self) -> &ResponseChanges {
+        const NONE: &ResponseChanges = &ResponseChanges {
+            headers: Vec::new(),
+            expires: None::<Duration>,
+            body: None,
+        };
+        self.run.as_ref().map_or(NONE, |run| &run.changes)
+    }
+
+    /// The text that a rule answers with, `text/plain; charset=utf-8`.
+    pub fn body(&self) -> Option<&[u8]> {
+        self.run.as_ref()?.body.as_deref()
+    }
+
+    /// The path as rules have rewritten it.
+    pub fn path<'p>(&'p self, facts: &Facts<'p>) -> &'p Path {
+        self.run.as_ref().map_or(facts.path, |run| run.path(facts))
+    }
+
+    /// The query as rules have rewritten it.
+    pub fn query<'p>(&'p self, facts: &Facts<'p>) -> Option<&'p [u8]> {
+        self.run.as_ref().map_or(facts.query, |run| run.query(facts))
+    }
+
+    /// Appends the target of [`Outcome::Redirect`]: that of a rule, else the path with a slash at its end, and the query. The latter is
+    /// path-only, so that the scheme and the host before a proxy stay, and begins with exactly one slash, so that it never names another
+    /// host.
+    pub fn location(&self, facts: &Facts<'_>, out: &mut Vec<u8>) {
+        if let Some(run) = self.run.as_ref().filter(|run| !run.location.is_empty()) {
+            out.extend_from_slice(&run.location);
+            return;
+        }
         out.push(b'/');
-        if self.target > 0 {
-            target::encode(&self.path[..self.target], out);
+        for segment in self.path(facts).segments() {
+            target::encode(segment, out);
             out.push(b'/');
         }
-        if let Some(query) = query {
+        if let Some(query) = self.query(facts) {
             out.push(b'?');
             out.extend_from_slice(query);
         }
     }
 
-    fn take_path(&mut self, path: &Path) {
-        self.directory = path.is_directory();
-        self.path.clear();
-        for segment in path.segments() {
-            if !self.path.is_empty() {
-                self.path.push(b'/');
-            }
-            self.path.extend_from_slice(segment);
-        }
-        self.target = self.path.len();
+    /// Whether a listing shows a name: it leaves out what a request for it would be refused.
+    pub fn shows(&mut self, site: &Compiled, facts: &Facts<'_>, name: &[u8], directory: bool) -> bool {
+        !is_hidden(&site.site, name) && self.permits(site, facts, name, directory)
     }
 
-    fn ask_index<F>(&mut self, site: &Site, index: usize) -> Step<F> {
-        self.path.truncate(self.target);
-        match site.index.get(index) {
-            Some(name) => {
-                if self.target > 0 {
-                    self.path.push(b'/');
-                }
-                self.path.extend_from_slice(name.as_bytes());
-                self.state = State::Index(index);
-                Step::Ask
+    fn run_rules<F>(&mut self, site: &Compiled, facts: &Facts<'_>, trace: &mut impl Trace) -> Step<F> {
+        let Some(run) = &mut self.run else {
+            return status(Status::INTERNAL_SERVER_ERROR);
+        };
+        match run.go(&site.site, &site.rules, facts, &mut self.question, trace) {
+            Next::Ask => self.ask(State::Rules, trace),
+            Next::Serve => self.serve(&site.site, facts, trace),
+            Next::Slash => match self.method(facts) {
+                None => self.done(Outcome::Redirect(Status::MOVED_PERMANENTLY)),
+                Some(outcome) => self.done(outcome),
+            },
+            Next::Methods => match self.method(facts) {
+                None => self.end(Status::NOT_FOUND),
+                Some(outcome) => self.done(outcome),
+            },
+            Next::Status(code) => self.end(code),
+            Next::Redirect(code) => self.done(Outcome::Redirect(code)),
+            Next::Respond(code) => self.done(Outcome::Respond(code)),
+            Next::Page(page) => self.done(Outcome::Page(page)),
+        }
+    }
+
+    /// Looks for the file that the question names.
+    fn serve<F>(&mut self, site: &Site, facts: &Facts<'_>, trace: &mut impl Trace) -> Step<F> {
+        self.target = self.question.path.len();
+        if let Some(outcome) = self.method(facts) {
+            return self.done(outcome);
+        }
+        if !self.question.named {
+            trace.record(|| Event::NamesNoFile);
+            return self.end(Status::NOT_FOUND);
+        }
+        if self.question.is_hidden(site) {
+            trace.record(|| Event::Hidden);
+            return self.end(Status::NOT_FOUND);
+        }
+        self.ask(State::Target, trace)
+    }
+
+    /// What a file answers to a method that does not read it.
+    fn method<F>(&self, facts: &Facts<'_>) -> Option<Outcome<F>> {
+        match facts.method {
+            Method::Get | Method::Head => None,
+            Method::Options => Some(Outcome::Allow),
+            Method::Extension => Some(Outcome::Status(Status::NOT_IMPLEMENTED)),
+            // TRACE would echo the request, cookies and all; CONNECT is for proxies.
+            Method::Post | Method::Put | Method::Delete | Method::Patch | Method::Trace | Method::Connect => {
+                Some(Outcome::MethodNotAllowed)
             }
-            None if site.listing => self.done(Outcome::Listing),
+        }
+    }
+
+    fn ask_index<F>(&mut self, site: &Site, number: usize, trace: &mut impl Trace) -> Step<F> {
+        self.question.path.truncate(self.target);
+        match self.index(site).get(number) {
+            Some(name) => {
+                self.question.push(name.as_bytes());
+                self.ask(State::Index(number), trace)
+            }
+            None if self.run.as_ref().and_then(|run| run.listing).unwrap_or(site.listing) => self.done(Outcome::Listing),
             None => self.end(Status::FORBIDDEN),
         }
+    }
+
+    /// The names of index files: those of the last rule that says so, else the site's.
+    fn index<'s>(&self, site: &'s Site) -> &'s [String] {
+        let rule = self.run.as_ref().and_then(|run| run.index).and_then(|rule| site.rules.get(rule));
+        rule.and_then(|rule| rule.changes.index.as_ref()).unwrap_or(&site.index)
+    }
+
+    /// What may not be had by its own path is not had as an index either.
+    fn permits_index(&mut self, site: &Compiled, facts: &Facts<'_>, number: usize) -> bool {
+        let name = self.index(&site.site).get(number).map_or("", String::as_str);
+        self.permits(site, facts, name.as_bytes(), false)
+    }
+
+    /// Whether access rules permit a name in the directory that the path names.
+    fn permits(&mut self, site: &Compiled, facts: &Facts<'_>, name: &[u8], directory: bool) -> bool {
+        if !site.rules.limits_access() {
+            return true;
+        }
+        let Some(run) = &mut self.run else { return true };
+        let (mut raw, mut path) = (Vec::new(), Path::default());
+        let parent = run.path(facts);
+        parent.encode_part(0..parent.bytes().len(), &mut raw);
+        raw.push(b'/');
+        target::encode(name, &mut raw);
+        if directory {
+            raw.push(b'/');
+        }
+        let stands = if directory { Stands::Directory } else { Stands::File };
+        target::parse_into(&raw, &mut path).is_ok() && run.permits(&site.rules, facts, &path, stands)
+    }
+
+    fn ask<F>(&mut self, state: State, trace: &mut impl Trace) -> Step<F> {
+        trace.record(|| Event::Asked {
+            root: self.question.root,
+            path: self.question.path.clone(),
+        });
+        self.state = state;
+        Step::Ask
     }
 
     fn done<F>(&mut self, outcome: Outcome<F>) -> Step<F> {
@@ -182,225 +347,24 @@ impl Plan {
     }
 }
 
+impl<F> Answer<F> {
+    /// The answer without its file.
+    fn kind(&self) -> Answered {
+        match self {
+            Answer::File(_) => Answered::Stands(Stands::File),
+            Answer::Directory => Answered::Stands(Stands::Directory),
+            Answer::Missing => Answered::Stands(Stands::Nothing),
+            Answer::NotRegular => Answered::Stands(Stands::Other),
+            Answer::Denied => Answered::Denied,
+            Answer::Busy => Answered::Busy,
+            Answer::Failed => Answered::Failed,
+        }
+    }
+}
+
 fn status<F>(code: Status) -> Step<F> {
     Step::Done(Outcome::Status(code))
 }
 
-/// Whether any segment is hidden; `.well-known` at the root is not (RFC 8615), but what lies beneath it may be.
-fn hides(site: &Site, path: &Path) -> bool {
-    !site.hidden.is_empty()
-        && path
-            .segments()
-            .enumerate()
-            .any(|(at, name)| !(at == 0 && name == b".well-known") && is_hidden(site, name))
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::site::tests::site;
-
-    const FILES: &[&str] = &[
-        "a.txt",
-        "dir/index.html",
-        ".well-known/acme-challenge/tok",
-        ".git/config",
-        "both/index.htm",
-        "\\evil/x/y",
-    ];
-    const DIRECTORIES: &[&str] = &[
-        "",
-        "dir",
-        "bare",
-        "both",
-        "both/index.html",
-        "a b?",
-        "cr\r\nlf",
-        "\\evil",
-        ".well-known",
-        "baz.",
-        "denied",
-        "odd",
-    ];
-
-    fn look(path: &str) -> Answer<String> {
-        match path {
-            "secret" | "denied/index.html" => Answer::Denied,
-            "fifo" | "odd/index.html" => Answer::NotRegular,
-            "busy" => Answer::Busy,
-            "broken" => Answer::Failed,
-            _ if FILES.contains(&path) => Answer::File(path.to_string()),
-            _ if DIRECTORIES.contains(&path) => Answer::Directory,
-            _ => Answer::Missing,
-        }
-    }
-
-    fn run(site: &Site, method: Method, raw: &str) -> (Outcome<String>, Plan, usize) {
-        let mut path = Path::default();
-        target::parse_into(raw.as_bytes(), &mut path).unwrap();
-        let mut plan = Plan::default();
-        let mut step = plan.begin(site, method, &path);
-        let mut asked = 0;
-        loop {
-            match step {
-                Step::Done(outcome) => return (outcome, plan, asked),
-                Step::Ask => {
-                    asked += 1;
-                    let answer = look(std::str::from_utf8(plan.lookup().path).unwrap());
-                    step = plan.resume(site, answer);
-                }
-            }
-        }
-    }
-
-    fn get(raw: &str) -> Outcome<String> {
-        run(&site(&[""]), Method::Get, raw).0
-    }
-
-    #[test]
-    fn files_and_indexes_are_found() {
-        assert_eq!(get("/a.txt"), Outcome::File("a.txt".into()));
-        assert_eq!(get("/dir/"), Outcome::File("dir/index.html".into()));
-        assert_eq!(get("/./dir/x/../"), Outcome::File("dir/index.html".into()));
-        assert_eq!(get("/nope"), Outcome::Status(Status::NOT_FOUND));
-        assert_eq!(get("/nope/"), Outcome::Status(Status::NOT_FOUND));
-    }
-
-    #[test]
-    fn p17_a_file_is_not_a_directory() {
-        for raw in ["/a.txt/", "/a.txt/.", "/a.txt/x/..", "/a.txt/x"] {
-            assert_eq!(get(raw), Outcome::Status(Status::NOT_FOUND), "{raw}");
-        }
-    }
-
-    #[test]
-    fn answers_decide_the_status() {
-        assert_eq!(get("/secret"), Outcome::Status(Status::FORBIDDEN));
-        assert_eq!(get("/fifo"), Outcome::Status(Status::FORBIDDEN));
-        assert_eq!(get("/busy"), Outcome::Status(Status::SERVICE_UNAVAILABLE));
-        assert_eq!(get("/broken"), Outcome::Status(Status::INTERNAL_SERVER_ERROR));
-    }
-
-    #[test]
-    fn indexes_are_tried_in_order() {
-        let mut several = site(&[""]);
-        several.listing = true;
-        several.index = vec!["index.html".into(), "index.htm".into()];
-        let (outcome, plan, asked) = run(&several, Method::Get, "/both/");
-        assert_eq!((outcome, asked), (Outcome::File("both/index.htm".into()), 3));
-        assert_eq!(plan.lookup().path, b"both/index.htm");
-        assert_eq!(run(&several, Method::Get, "/denied/").0, Outcome::Status(Status::FORBIDDEN));
-        assert_eq!(run(&several, Method::Get, "/odd/").0, Outcome::Listing);
-    }
-
-    #[test]
-    fn a_directory_without_index_is_listed_or_forbidden() {
-        let mut open = site(&[""]);
-        assert_eq!(run(&open, Method::Get, "/bare/").0, Outcome::Status(Status::FORBIDDEN));
-        assert_eq!(run(&open, Method::Get, "/").0, Outcome::Status(Status::FORBIDDEN));
-        open.listing = true;
-        let (outcome, plan, _) = run(&open, Method::Head, "/bare/");
-        assert_eq!((outcome, plan.lookup().path), (Outcome::Listing, &b"bare"[..]));
-        let (outcome, plan, _) = run(&open, Method::Get, "/");
-        assert_eq!((outcome, plan.lookup().path), (Outcome::Listing, &b""[..]));
-        open.index.clear();
-        assert_eq!(run(&open, Method::Get, "/dir/").0, Outcome::Listing);
-    }
-
-    #[test]
-    fn p09_p11_p12_redirects_stay_here() {
-        let table: &[(&str, Option<&str>, &str)] = &[
-            ("/dir", None, "/dir/"),
-            ("/dir", Some("a=1&b=%2F;c"), "/dir/?a=1&b=%2F;c"),
-            ("/dir", Some(""), "/dir/?"),
-            ("//dir", None, "/dir/"),
-            ("/%5Cevil", None, "/%5Cevil/"),
-            ("/x/..//%5Cevil", None, "/%5Cevil/"),
-            ("/cr%0d%0alf", None, "/cr%0D%0Alf/"),
-            ("/a%20b%3F", None, "/a%20b%3F/"),
-            ("/baz.", None, "/baz./"),
-        ];
-        for (raw, query, expected) in table {
-            let (outcome, plan, _) = run(&site(&[""]), Method::Get, raw);
-            assert_eq!(outcome, Outcome::Redirect, "{raw}");
-            let mut out = Vec::new();
-            plan.location(query.map(str::as_bytes), &mut out);
-            assert_eq!(out, expected.as_bytes(), "{raw}");
-        }
-        assert_eq!(get("//evil.example/.."), Outcome::Status(Status::FORBIDDEN));
-        assert_eq!(get("////"), Outcome::Status(Status::FORBIDDEN));
-    }
-
-    #[test]
-    fn p18_hidden_names_are_never_looked_up() {
-        for raw in [
-            "/.git/config",
-            "/.git",
-            "/.htaccess",
-            "/%2egit/config",
-            "/dir/.env",
-            "/x~",
-            "/x.bak",
-            "/%23x%23",
-            "/.well-known/../.env",
-            "/.well-known/.env",
-            "/dir/.well-known/x",
-            "/.bak/x",
-        ] {
-            let (outcome, _, asked) = run(&site(&[""]), Method::Get, raw);
-            assert_eq!((outcome, asked), (Outcome::Status(Status::NOT_FOUND), 0), "{raw}");
-        }
-        assert_eq!(
-            get("/.well-known/acme-challenge/tok"),
-            Outcome::File(".well-known/acme-challenge/tok".into())
-        );
-        let mut open = site(&[""]);
-        open.hidden.clear();
-        assert_eq!(run(&open, Method::Get, "/.git/config").0, Outcome::File(".git/config".into()));
-    }
-
-    #[test]
-    fn p05_an_encoded_slash_names_nothing() {
-        let (outcome, _, asked) = run(&site(&[""]), Method::Get, "/dir%2Findex.html");
-        assert_eq!((outcome, asked), (Outcome::Status(Status::NOT_FOUND), 0));
-    }
-
-    #[test]
-    fn p22_f23_methods() {
-        for (method, raw, expected) in [
-            (Method::Options, "*", Outcome::Allow),
-            (Method::Options, "/a.txt", Outcome::Allow),
-            (Method::Options, "/dir/", Outcome::Allow),
-            (Method::Connect, "", Outcome::MethodNotAllowed),
-            (Method::Trace, "/", Outcome::MethodNotAllowed),
-            (Method::Post, "/a.txt", Outcome::MethodNotAllowed),
-            (Method::Put, "/a.txt", Outcome::MethodNotAllowed),
-            (Method::Delete, "/a.txt", Outcome::MethodNotAllowed),
-            (Method::Patch, "/a.txt", Outcome::MethodNotAllowed),
-            (Method::Extension, "/a.txt", Outcome::Status(Status::NOT_IMPLEMENTED)),
-            (Method::Head, "/a.txt", Outcome::File("a.txt".into())),
-        ] {
-            let (outcome, _, asked) = run(&site(&[""]), method, raw);
-            assert_eq!(outcome, expected, "{method:?} {raw}");
-            assert_eq!(asked, usize::from(method == Method::Head), "{method:?} {raw}");
-        }
-    }
-
-    #[test]
-    fn a_plan_can_be_used_again() {
-        let site = site(&[""]);
-        let (mut plan, mut path) = (Plan::default(), Path::default());
-        target::parse_into(b"/dir/", &mut path).unwrap();
-        assert_eq!(plan.begin::<u8>(&site, Method::Get, &path), Step::Ask);
-        assert_eq!(plan.resume::<u8>(&site, Answer::Directory), Step::Ask);
-        target::parse_into(b"/a.txt", &mut path).unwrap();
-        assert_eq!(plan.begin::<u8>(&site, Method::Get, &path), Step::Ask);
-        assert_eq!(plan.lookup().path, b"a.txt");
-        assert_eq!(plan.resume(&site, Answer::File(7)), Step::Done(Outcome::File(7)));
-        // An answer that nobody asked for.
-        assert_eq!(
-            plan.resume(&site, Answer::File(7)),
-            Step::Done(Outcome::Status(Status::INTERNAL_SERVER_ERROR))
-        );
-    }
-}
+mod tests;

@@ -10,7 +10,7 @@
 use super::jail::{self, Inside, Tree};
 use super::policy::Policy;
 use super::privilege::{self, Identity};
-use super::{landlock, prctl, process, seccomp, title};
+use super::{landlock, prctl, process, seccomp, signal, title};
 use crate::role::{Layer, Role};
 use nix::errno::Errno;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -34,6 +34,8 @@ pub struct Cell {
     pub allow_missing: Vec<Layer>,
     /// Answer EPERM where the filter would kill: for the process that proves the sandbox and serves nothing.
     pub proof: bool,
+    /// What the parent knows this process by, for roles of which there are several.
+    pub number: u16,
     /// Process id of the parent; when it is not that any more, the parent died before this process could ask to be told.
     pub parent: i32,
     /// Descriptors above this number are closed.
@@ -64,7 +66,7 @@ pub fn enter(cell: &Cell) -> Result<Confined, Fault> {
     let mut missing = Vec::new();
     let names: Vec<&str> = policy.namespaces.iter().map(|grant| grant.name).collect();
 
-    at("1 descriptors", close_others(cell.last_descriptor))?;
+    at("1 descriptors", process::close_above(cell.last_descriptor))?;
     title::clear_environment();
     at("2 limits", set_limits(policy))?;
     let inside = if unconfined() {
@@ -134,19 +136,6 @@ fn layer(cell: &Cell, missing: &mut Vec<Layer>, layer: Layer, step: &'static str
     Err(Fault { step, why })
 }
 
-/// Closes every descriptor above `last` and looks whether it did.
-fn close_others(last: RawFd) -> io::Result<()> {
-    process::close_from(last + 1)?;
-    for entry in std::fs::read_dir("/proc/self/fd")?.flatten() {
-        let number = entry.file_name().to_str().and_then(|name| name.parse::<RawFd>().ok());
-        // The one above all others is the open directory that is being read.
-        if number.is_some_and(|number| number > last + 1) {
-            return Err(io::Error::other(format!("{entry:?} is still open")));
-        }
-    }
-    Ok(())
-}
-
 /// Sets the limits of the policy, soft and hard, and reads them back.
 fn set_limits(policy: &Policy) -> Result<(), String> {
     for limit in policy.limits {
@@ -171,7 +160,7 @@ fn resource(name: &str) -> Option<Resource> {
 }
 
 /// The flags that exec or setresuid reset: no core and no tracing by the same user, no mapping that becomes executable, and
-/// death with the parent.
+/// death with the parent; and death by a memory fault.
 fn set_flags(parent: i32) -> io::Result<()> {
     nix::sys::prctl::set_dumpable(false)?;
     match prctl::set_mdwe() {
@@ -180,6 +169,7 @@ fn set_flags(parent: i32) -> io::Result<()> {
         result => result?,
     }
     nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)?;
+    signal::end_on_fault()?;
     if process::parent_id() != parent {
         return Err(io::Error::other("the parent has died"));
     }

@@ -29,6 +29,8 @@ pub enum Links {
 /// A document root, held open.
 pub struct Root {
     directory: OwnedFd,
+    /// Where the root is a single file: its name in `directory`.
+    file: Option<Vec<u8>>,
     path: PathBuf,
     links: Links,
     /// The owner that stands for every user this process's namespace does not map, and so is nobody's.
@@ -83,13 +85,25 @@ impl Root {
     /// # Errors
     /// The errno of openat2(2).
     pub fn open(path: &Path, links: Links, rootless: bool) -> io::Result<Root> {
-        let how = OpenHow::new()
-            .flags(OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC)
-            .resolve(ResolveFlag::RESOLVE_NO_MAGICLINKS);
-        let directory = openat2(nix::fcntl::AT_FDCWD, path, how)?;
+        let how = |flags| {
+            OpenHow::new()
+                .flags(flags | OFlag::O_PATH | OFlag::O_CLOEXEC)
+                .resolve(ResolveFlag::RESOLVE_NO_MAGICLINKS)
+        };
+        let (directory, file) = match openat2(nix::fcntl::AT_FDCWD, path, how(OFlag::O_DIRECTORY)) {
+            Err(Errno::ENOTDIR) => {
+                let (parent, name) = path.parent().zip(path.file_name()).ok_or(Errno::ENOTDIR)?;
+                (
+                    openat2(nix::fcntl::AT_FDCWD, parent, how(OFlag::O_DIRECTORY))?,
+                    Some(name.as_bytes().to_vec()),
+                )
+            }
+            result => (result?, None),
+        };
         // /proc/sys/kernel/overflowuid is 65534 everywhere; inside the jail it cannot be read.
         Ok(Root {
             directory,
+            file,
             path: path.to_owned(),
             links,
             nobody: rootless.then_some(65534),
@@ -106,9 +120,12 @@ impl Root {
 
     /// What stands at `path`, which is relative, without dot segments; empty: the root itself.
     pub fn find(&self, path: &[u8]) -> Found {
-        if path.is_empty() {
-            return Found::Directory;
-        }
+        let path = match &self.file {
+            Some(name) if path.is_empty() => name.as_slice(),
+            Some(_) => return Found::Missing,
+            None if path.is_empty() => return Found::Directory,
+            None => path,
+        };
         match self.resolve(path, READ) {
             Ok(file) => regular(file),
             // Without the right to read directories one is refused like a file without permission; and a device like either.

@@ -83,6 +83,7 @@ pub(super) fn enter(tree: &Tree) -> Result<Inside, String> {
         "make / private",
         mount(NONE, "/", NONE, MsFlags::MS_REC | MsFlags::MS_PRIVATE, NONE),
     )?;
+    confirm_private()?;
     match tree {
         Tree::Shown(paths) => {
             pivot_to_private_tree(&outermost(paths))?;
@@ -97,6 +98,22 @@ pub(super) fn enter(tree: &Tree) -> Result<Inside, String> {
             enter_root(root)?;
             Ok(Inside { stripped: root.to_owned() })
         }
+    }
+}
+
+/// Reads back that no mount passes on what is mounted beneath it (proc_pid_mountinfo(5), the optional fields): the tree is
+/// built over `/proc`, which the host would lose.
+fn confirm_private() -> Result<(), String> {
+    let mounts = fs::read_to_string("/proc/self/mountinfo").map_err(|fault| format!("/proc/self/mountinfo: {fault}"))?;
+    match mounts
+        .lines()
+        .find(|line| line.split(' ').any(|field| field.starts_with("shared:")))
+    {
+        None => Ok(()),
+        Some(line) => Err(format!(
+            "{} is still shared with the host",
+            line.split(' ').nth(4).unwrap_or("a mount")
+        )),
     }
 }
 
@@ -142,14 +159,27 @@ fn pivot_to_private_tree(shown: &[&Path]) -> Result<(), String> {
     fs::create_dir(&tree).map_err(|fault| format!("make the tree: {fault}"))?;
     for path in shown {
         let target = tree.join(path.strip_prefix("/").unwrap_or(path));
-        fs::create_dir_all(&target).map_err(|fault| format!("make a place for \"{}\": {fault}", path.display()))?;
+        make_place(path, &target).map_err(|fault| format!("make a place for \"{}\": {fault}", path.display()))?;
         show_read_only(path, &target)?;
     }
     step("enter the tree", chdir(BASE))?;
     step("pivot_root", pivot_root(".", "."))?;
     step("detach the old root", umount2(".", MntFlags::MNT_DETACH))?;
     step("chdir", chdir("/"))?;
+    // The old root was mounted over the new one: were it still there, the parent of the root would lead into it.
+    if identity(Path::new("/.."))? != identity(Path::new("/"))? {
+        return Err("the old root is still there".to_owned());
+    }
     set_read_only(Path::new("/"), false)
+}
+
+/// Makes an empty directory, or an empty file for a file, to bind `path` over.
+fn make_place(path: &Path, target: &Path) -> io::Result<()> {
+    if fs::metadata(path)?.is_dir() {
+        return fs::create_dir_all(target);
+    }
+    target.parent().map_or(Ok(()), fs::create_dir_all)?;
+    fs::write(target, "")
 }
 
 /// Leaves out what lies beneath another shown directory: binding that one recursively shows it already.
@@ -210,11 +240,6 @@ fn confirm_read_only(target: &Path) -> Result<(), String> {
 
 /// chroot(2) and then chdir: without the latter, `..` from the old working directory leads out. Checks that both hold.
 fn enter_root(root: &Path) -> Result<(), String> {
-    let identity = |path: &Path| {
-        stat(path)
-            .map(|stat| (stat.st_dev, stat.st_ino))
-            .map_err(|errno| format!("stat: {}", errno.desc()))
-    };
     let wanted = identity(root)?;
     step("chroot", chroot(root))?;
     step("chdir", chdir("/"))?;
@@ -222,6 +247,12 @@ fn enter_root(root: &Path) -> Result<(), String> {
         return Err("the root directory is not the jail".to_owned());
     }
     Ok(())
+}
+
+/// Device and inode.
+fn identity(path: &Path) -> Result<(libc::dev_t, libc::ino_t), String> {
+    let found = stat(path).map_err(|errno| format!("stat: {}", errno.desc()))?;
+    Ok((found.st_dev, found.st_ino))
 }
 
 fn step(name: &str, result: nix::Result<()>) -> Result<(), String> {

@@ -61,7 +61,9 @@ fn apply(abi: ABI, paths: &[PathBuf], granted: landlock::BitFlags<AccessFs>) -> 
     let mut created = ruleset.create()?;
     if !granted.is_empty() {
         for path in paths {
-            created = created.add_rule(PathBeneath::new(PathFd::new(path)?, granted))?;
+            // A right that only directories have cannot be granted on a file.
+            let rights = if path.is_dir() { granted } else { granted & AccessFs::ReadFile };
+            created = created.add_rule(PathBeneath::new(PathFd::new(path)?, rights))?;
         }
     }
     let status = created.restrict_self()?;

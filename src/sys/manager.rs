@@ -6,7 +6,7 @@
 
 use super::{clock, process, socket};
 use nix::fcntl::{FcntlArg, FdFlag, OFlag, fcntl};
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::linux::net::SocketAddrExt;
@@ -20,9 +20,16 @@ pub struct Manager {
     /// How often it wants a sign of life, in milliseconds, and when the next one is due.
     every_ms: Option<u64>,
     next_ms: u64,
+    /// Its words, for the program that takes this one's place.
+    environment: Vec<(OsString, OsString)>,
 }
 
 impl Manager {
+    /// What the environment said of it before that was cleared.
+    pub fn environment(&self) -> &[(OsString, OsString)] {
+        &self.environment
+    }
+
     /// Reads `NOTIFY_SOCKET` and `WATCHDOG_USEC`; to be called before the environment is cleared.
     ///
     /// # Errors
@@ -42,6 +49,10 @@ impl Manager {
             socket: Some(socket),
             every_ms,
             next_ms: 0,
+            environment: ["NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC"]
+                .into_iter()
+                .filter_map(|name| Some((name.into(), std::env::var_os(name)?)))
+                .collect(),
         })
     }
 
@@ -107,7 +118,7 @@ pub fn inherited_listeners() -> Result<Vec<OwnedFd>, String> {
     } else {
         0
     };
-    process::close_from(FIRST + count).map_err(|fault| format!("inherited descriptors: {fault}"))?;
+    process::close_above(FIRST + count - 1).map_err(|fault| format!("inherited descriptors: {fault}"))?;
     (FIRST..FIRST + count)
         .map(|number| {
             let fault = |fault: io::Error| format!("inherited descriptor {number}: {fault}");
@@ -151,6 +162,7 @@ mod tests {
                 socket: Some(connect(&address).unwrap()),
                 every_ms: Some(10),
                 next_ms: 0,
+                environment: Vec::new(),
             };
             manager.ready("serving");
             let mut buffer = [0; 256];
@@ -168,6 +180,7 @@ mod tests {
             socket: Some(ours),
             every_ms: Some(10),
             next_ms: 0,
+            environment: Vec::new(),
         };
         let beats = || {
             let mut buffer = [0; 64];

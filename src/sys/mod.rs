@@ -27,6 +27,7 @@ pub mod proc;
 pub mod process;
 pub mod proof;
 pub mod seccomp;
+pub mod shared;
 pub mod signal;
 pub mod socket;
 pub mod title;

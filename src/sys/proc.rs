@@ -54,7 +54,8 @@ fn parse_status(text: &str) -> Option<Status> {
         groups: numbers("Groups")?,
         capabilities,
         no_new_privs: number("NoNewPrivs")? == 1,
-        seccomp: number("Seccomp")?,
+        // A kernel without seccomp has no such line.
+        seccomp: number("Seccomp").unwrap_or(0),
         // Since Linux 5.9.
         seccomp_filters: number("Seccomp_filters").unwrap_or(0),
     })

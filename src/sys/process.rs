@@ -11,9 +11,10 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::Signal;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Pid};
-use std::ffi::{CStr, CString};
+use std::ffi::{CStr, CString, OsString};
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::path::{Path, PathBuf};
 
 /// The program as it was when the service started, held open so that every role of it is of one version.
 pub struct Executable(OwnedFd);
@@ -25,6 +26,91 @@ impl Executable {
         let flags = OFlag::O_PATH | OFlag::O_CLOEXEC;
         let file = nix::fcntl::open("/proc/self/exe", flags, nix::sys::stat::Mode::empty())?;
         Ok(Executable(above_given(file)?))
+    }
+}
+
+impl Executable {
+    /// Opens a program by its path.
+    ///
+    /// # Errors
+    /// The errno of open(2).
+    pub fn open(path: &Path) -> io::Result<Executable> {
+        Ok(Executable(nix::fcntl::open(
+            path,
+            OFlag::O_PATH | OFlag::O_CLOEXEC,
+            nix::sys::stat::Mode::empty(),
+        )?))
+    }
+
+    /// Where the running program lies, or lay when it was started.
+    pub fn path() -> io::Result<PathBuf> {
+        std::fs::read_link("/proc/self/exe")
+    }
+}
+
+impl From<OwnedFd> for Executable {
+    fn from(program: OwnedFd) -> Executable {
+        Executable(program)
+    }
+}
+
+impl AsFd for Executable {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// Leaves a descriptor open over exec, and to whoever takes it up by its number.
+///
+/// # Errors
+/// The errno of fcntl(2).
+pub fn keep_over_exec(descriptor: OwnedFd) -> io::Result<RawFd> {
+    // Above the standard streams' and a role's numbers, so that nothing is put in its place.
+    let kept = above_given(descriptor)?;
+    fcntl(&kept, FcntlArg::F_SETFD(nix::fcntl::FdFlag::empty()))?;
+    Ok(kept.into_raw_fd())
+}
+
+/// Becomes another program in this process: same process id, children and open descriptors.
+///
+/// # Errors
+/// The errno of execveat(2).
+pub fn become_program(
+    program: &Executable,
+    arguments: &[OsString],
+    environment: &[(OsString, OsString)],
+) -> io::Result<std::convert::Infallible> {
+    let text = |text: &OsString| CString::new(text.as_encoded_bytes()).map_err(|_| io::ErrorKind::InvalidInput);
+    let arguments: Vec<CString> = arguments.iter().map(text).collect::<Result<_, _>>()?;
+    let environment: Vec<CString> = std::env::vars_os()
+        .chain(environment.iter().cloned())
+        .filter_map(|(name, value)| CString::new([name.as_encoded_bytes(), b"=", value.as_encoded_bytes()].concat()).ok())
+        .collect();
+    Ok(nix::unistd::execveat(
+        &program.0,
+        c"",
+        &arguments,
+        &environment,
+        AtFlags::AT_EMPTY_PATH,
+    )?)
+}
+
+/// Lets a program check a configuration.
+///
+/// # Errors
+/// What it said, or why it could not be run.
+#[expect(clippy::disallowed_methods, reason = "this is where programs are started")]
+pub fn check(program: &Path, file: &Path) -> Result<(), String> {
+    let output = std::process::Command::new(program)
+        .arg("check")
+        .arg("-c")
+        .arg(file)
+        .output()
+        .map_err(|fault| fault.to_string())?;
+    if output.status.success() {
+        Ok(())
+    } else {
+        Err(String::from_utf8_lossy(&output.stderr).trim_end().to_owned())
     }
 }
 
@@ -238,15 +324,22 @@ pub fn file_limit() -> u64 {
     getrlimit(Resource::RLIMIT_NOFILE).map_or(1024, |(soft, _)| soft)
 }
 
-/// Closes every descriptor from `first` on: what a caller left open is none of this service's business. To be called before
-/// this process has opened anything.
+/// Closes every descriptor above `last` and looks whether it did: what the caller left open is nobody's here. To be called
+/// before anything above `last` has an owner.
 ///
 /// # Errors
-/// The errno of close_range(2).
-pub(super) fn close_from(first: RawFd) -> io::Result<()> {
-    let first = u32::try_from(first).map_err(|_| io::ErrorKind::InvalidInput)?;
-    // SAFETY: close_range(2) touches no memory, and nothing in this process owns a descriptor yet.
+/// The errno of close_range(2), or a text that names what is still open.
+pub fn close_above(last: RawFd) -> io::Result<()> {
+    let first = u32::try_from(last + 1).map_err(|_| io::ErrorKind::InvalidInput)?;
+    // SAFETY: close_range(2) touches no memory; by the start order of every role nothing above `last` has an owner yet.
     Errno::result(unsafe { nix::libc::syscall(nix::libc::SYS_close_range, first, u32::MAX, 0) })?;
+    for entry in std::fs::read_dir("/proc/self/fd")?.flatten() {
+        let number = entry.file_name().to_str().and_then(|name| name.parse::<RawFd>().ok());
+        // The one above all others is the open directory that is being read.
+        if number.is_some_and(|number| number > last + 1) {
+            return Err(io::Error::other(format!("{entry:?} is still open")));
+        }
+    }
     Ok(())
 }
 

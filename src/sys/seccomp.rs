@@ -5,6 +5,14 @@ use nix::errno::Errno;
 use nix::libc;
 use std::io;
 
+/// A number that tells one filter from another (FNV-1a); not against whoever wants two to look the same.
+pub fn digest(filter: &[Instruction]) -> u64 {
+    let words = filter
+        .iter()
+        .flat_map(|step| [u64::from(step.code), u64::from(step.jt), u64::from(step.jf), u64::from(step.k)]);
+    words.fold(0xcbf2_9ce4_8422_2325, |hash, word| (hash ^ word).wrapping_mul(0x0100_0000_01b3))
+}
+
 /// Adds a filter to this process for good.
 ///
 /// The kernel demands no_new_privs or CAP_SYS_ADMIN; this sets neither, because the parent must not have the first.

@@ -1,6 +1,6 @@
 //! Signals as records of a descriptor (signalfd(2)); there are no handlers in this program.
 
-use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -19,12 +19,14 @@ pub enum Arrived {
     Reload,
     /// USR1: open the log files again.
     Reopen,
+    /// USR2: replace the program.
+    Upgrade,
     /// A process that this one started has ended.
     Child,
 }
 
 impl Signals {
-    /// Blocks the signals and opens the descriptor they arrive on; USR2 has no meaning yet and is ignored.
+    /// Blocks the signals and opens the descriptor they arrive on.
     ///
     /// # Errors
     /// The errno of sigprocmask(2) or signalfd(2).
@@ -58,6 +60,7 @@ impl Signals {
                 Some(Signal::SIGCHLD) => return Some(Arrived::Child),
                 Some(Signal::SIGHUP) => return Some(Arrived::Reload),
                 Some(Signal::SIGUSR1) => return Some(Arrived::Reopen),
+                Some(Signal::SIGUSR2) => return Some(Arrived::Upgrade),
                 _ => {}
             }
         }
@@ -68,6 +71,23 @@ impl AsFd for Signals {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
+}
+
+/// Gives a memory fault its default action, the end of the process, and reads that back.
+///
+/// The standard library installs handlers that report a stack overflow. For any other fault they restore the default with
+/// rt_sigaction(2) and return to the faulting instruction; the filter answers that call with ENOSYS, so under it they would
+/// return to the fault for ever, and a crashed worker would spin where it should be replaced.
+pub(super) fn end_on_fault() -> io::Result<()> {
+    let default = SigAction::new(SigHandler::SigDfl, SaFlags::empty(), SigSet::empty());
+    for signal in [Signal::SIGSEGV, Signal::SIGBUS] {
+        // SAFETY: the default action runs no code of ours.
+        let before = unsafe { sigaction(signal, &default).and_then(|_| sigaction(signal, &default)) }?;
+        if !matches!(before.handler(), SigHandler::SigDfl) {
+            return Err(io::Error::other(format!("{signal} still has a handler")));
+        }
+    }
+    Ok(())
 }
 
 /// Unblocks every signal: what a new process starts with.

@@ -187,6 +187,18 @@ fn connect_at(path: &Path, kind: socket::SockType) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
+/// A socket to syslog that never waits, and whether somebody listens there; without, it fails at the first line, and a new one
+/// is needed.
+///
+/// # Errors
+/// The errno of socket(2).
+pub fn syslog() -> io::Result<(OwnedFd, bool)> {
+    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+    let socket = socket::socket(socket::AddressFamily::Unix, socket::SockType::Datagram, flags, None)?;
+    let connected = socket::connect(socket.as_raw_fd(), &UnixAddr::new(SYSLOG)?);
+    Ok((socket, connected.is_ok()))
+}
+
 /// Whether a socket still listens. A hijacked worker can turn a listener into a socket that dials (`shutdown(SHUT_RD)`);
 /// such a one is not handed out again.
 pub fn is_listening(listener: &OwnedFd) -> bool {
@@ -367,6 +379,16 @@ pub fn inherited(number: RawFd) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(number) })
 }
 
+/// A copy, closed on exec, of the descriptor of this number.
+///
+/// # Errors
+/// `EBADF` where there is none.
+pub fn copy_of(number: RawFd) -> io::Result<OwnedFd> {
+    // SAFETY: only copies whatever the number stands for; a closed one is an error, not undefined.
+    let borrowed = unsafe { BorrowedFd::borrow_raw(number) };
+    borrowed.try_clone_to_owned()
+}
+
 /// A copy of a descriptor that is closed on exec.
 ///
 /// # Errors
@@ -383,6 +405,8 @@ pub fn null() -> io::Result<OwnedFd> {
     Ok(File::options().read(true).write(true).open("/dev/null")?.into())
 }
 
+/// Where syslog listens: syslog(3).
+const SYSLOG: &str = "/dev/log";
 /// The address that a client at a path has in place of one: no client of the network has it.
 pub const UNIX_PEER: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 

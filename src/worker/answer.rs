@@ -1,18 +1,21 @@
 //! The response to one request: from the parsed head through the plan to bytes, and a file where there is more to send.
 
 use super::clock::Clock;
+use super::counters::Counters;
 use super::files::{self, Content, Files, Served};
 use super::log::{Exchange, Log};
 use super::response::{self, Head, Persistence};
-use crate::config::{Level, Limits, WorkerSlice};
+use crate::config::{Level, Limits, Listen, Page, WorkerSlice};
+use crate::ipc::counters::Counter;
 use crate::ipc::lines;
 use crate::proto::conditional::{self, Precondition, Validators};
-use crate::proto::head::{Framing, HeadLimits, Method, Request, Version};
+use crate::proto::head::{self, Framing, HeadLimits, Method, Request, Version};
 use crate::proto::range::{self, Range};
 use crate::proto::status::{Reject, Status};
 use crate::proto::target::{self, Path};
+use crate::site::facts::Facts;
 use crate::site::plan::{self, Outcome, Plan, Step};
-use crate::site::{Sites, error_page, listing, mime};
+use crate::site::{Door, ResponseChanges, Sites, error_page, listing, mime};
 use crate::sys::file::Opened;
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -26,6 +29,7 @@ pub(super) struct Service {
     pub(super) head_limits: HeadLimits,
     pub(super) clock: Clock,
     pub(super) log: Log,
+    pub(super) counters: Counters,
     /// Responses being made; emptied by whoever sends them.
     pub(super) out: Vec<u8>,
     /// Bytes that connections hold because their clients do not take them.
@@ -33,6 +37,10 @@ pub(super) struct Service {
     /// No request is kept alive any more.
     pub(super) stopping: bool,
     server: String,
+    mime: Vec<(String, String)>,
+    /// What the rules change in the response being made, and where that begins in `out`.
+    changes: ResponseChanges,
+    start: usize,
     uid: u32,
     path: Path,
     page: Vec<u8>,
@@ -50,10 +58,10 @@ pub(super) struct FileBody {
 
 /// An access line that waits for its response to end.
 struct Line {
-    client: IpAddr,
-    request_line: Vec<u8>,
-    referer: Option<Vec<u8>>,
-    user_agent: Option<Vec<u8>>,
+    /// The head, which is read again when the line is written.
+    head: Vec<u8>,
+    site: usize,
+    visit: Visit,
     status: Status,
     sent: u64,
 }
@@ -74,10 +82,25 @@ pub(super) enum Answered {
     Asks(Plan),
 }
 
+/// What is known of a request beside its head.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Visit {
+    pub(super) client: IpAddr,
+    /// Which sites answer where the connection came in, and the port there.
+    pub(super) door: Door,
+    pub(super) port: u16,
+    /// Tells this request from all others of the service.
+    pub(super) id: u64,
+    /// When its first byte came, in monotonic milliseconds.
+    pub(super) began: u64,
+}
+
 /// One request, with what is known of its connection.
+#[derive(Clone, Copy)]
 pub(super) struct Incoming<'r> {
     pub(super) request: &'r Request<'r, 'r>,
-    pub(super) client: IpAddr,
+    pub(super) head: &'r [u8],
+    pub(super) visit: Visit,
     pub(super) persistence: Persistence,
 }
 
@@ -89,11 +112,13 @@ enum Body<'b> {
 }
 
 impl Service {
-    pub(super) fn new(slice: WorkerSlice, files: Files, log: Log, uid: u32) -> Service {
+    pub(super) fn new(slice: WorkerSlice, files: Files, log: Log, counters: Counters, uid: u32) -> Service {
         let WorkerSlice {
             sites,
             limits,
             server_header,
+            listen,
+            mime,
             ..
         } = slice;
         let size = |value: u32| usize::try_from(value).unwrap_or(usize::MAX);
@@ -103,16 +128,20 @@ impl Service {
             header_count: usize::from(limits.header_count),
         };
         Service {
-            sites: Sites::new(sites),
+            sites: Sites::listening(sites, &listen),
+            mime,
             files,
             limits,
             head_limits,
             clock: Clock::new(),
             log,
+            counters,
             out: Vec::new(),
             held: 0,
             stopping: false,
             server: server_header,
+            changes: ResponseChanges::default(),
+            start: 0,
             uid,
             path: Path::default(),
             page: Vec::new(),
@@ -139,45 +168,88 @@ impl Service {
     /// Begins to answer a request.
     pub(super) fn answer(&mut self, incoming: &Incoming<'_>) -> Answered {
         let request = incoming.request;
-        let site = self.sites.select(request.host);
+        let site = self.sites.select_at(incoming.visit.door, request.host);
+        self.begin_response();
         if let Err(reject) = target::parse_into(request.path, &mut self.path) {
-            return self.refuse(incoming, reject);
+            return self.refuse(incoming, site, reject);
         }
+        let compiled = self.sites.compiled(site);
         // An encoded slash decodes to the same bytes as a path that may be known, and yet names no file.
         if matches!(request.method, Method::Get | Method::Head)
+            && !compiled.has_rules()
             && self.path.names_file()
             && let Some(file) = self.files.fresh(site, self.path.bytes(), self.clock.now)
         {
             let file = Rc::clone(file);
-            return self.file(incoming, &file);
+            return self.file(incoming, site, &file);
         }
         let mut plan = Plan::default();
-        match plan.begin(self.sites.get(site), request.method, &self.path) {
-            Step::Ask => Answered::Asks(plan),
-            Step::Done(outcome) => self.carry_out(incoming, site, &plan, outcome),
-        }
+        let id = hexadecimal(incoming.visit.id);
+        let step = plan.begin(compiled, &facts(incoming, &self.path, &id));
+        self.carry_on(incoming, site, plan, step)
     }
 
     /// Goes on with a request whose plan asked: looks up what it asks, and answers or asks again.
     pub(super) fn resume(&mut self, incoming: &Incoming<'_>, mut plan: Plan) -> Answered {
-        let site = self.sites.select(incoming.request.host);
+        let site = self.sites.select_at(incoming.visit.door, incoming.request.host);
+        self.begin_response();
         if let Err(reject) = target::parse_into(incoming.request.path, &mut self.path) {
-            return self.refuse(incoming, reject);
+            return self.refuse(incoming, site, reject);
         }
-        let (answer, fault) = self.files.find(site, plan.lookup().path);
+        let (answer, fault) = self.files.find(plan.lookup());
         if let Some(fault) = fault {
             self.complain(incoming, site, &fault);
         }
-        match plan.resume(self.sites.get(site), answer) {
-            Step::Ask => Answered::Asks(plan),
-            Step::Done(outcome) => self.carry_out(incoming, site, &plan, outcome),
+        let id = hexadecimal(incoming.visit.id);
+        let step = plan.resume(self.sites.compiled(site), &facts(incoming, &self.path, &id), answer);
+        self.carry_on(incoming, site, plan, step)
+    }
+
+    /// Which sites answer at an address of this machine, and whether that must be known.
+    pub(super) fn door(&self, local: &Listen) -> Door {
+        self.sites.door(local)
+    }
+
+    /// Whether sites differ by the address that a client came to.
+    pub(super) fn has_doors(&self) -> bool {
+        self.sites.has_doors()
+    }
+
+    fn begin_response(&mut self) {
+        self.start = self.out.len();
+        self.changes = ResponseChanges::default();
+    }
+
+    fn carry_on(&mut self, incoming: &Incoming<'_>, site: usize, mut plan: Plan, step: Step<Opened>) -> Answered {
+        let outcome = match step {
+            Step::Ask => return Answered::Asks(plan),
+            Step::Done(outcome) => outcome,
+        };
+        if plan.changes() != &self.changes {
+            self.changes = plan.changes().clone();
         }
+        let too_long = matches!((incoming.request.framing, self.changes.body), (Framing::Length(length), Some(most)) if length > most);
+        let outcome = if too_long {
+            Outcome::Status(Status::CONTENT_TOO_LARGE)
+        } else {
+            outcome
+        };
+        if let Outcome::Status(status) = outcome {
+            let id = hexadecimal(incoming.visit.id);
+            match plan.begin_error_page(self.sites.compiled(site), &facts(incoming, &self.path, &id), status) {
+                Some(Step::Ask) => return Answered::Asks(plan),
+                Some(Step::Done(outcome)) => return self.carry_out(incoming, site, plan, outcome),
+                None => {}
+            }
+        }
+        self.carry_out(incoming, site, plan, outcome)
     }
 
     /// Answers bytes that are no acceptable request; the connection ends.
-    pub(super) fn reject(&mut self, client: IpAddr, reject: &Reject, line: &[u8]) {
+    pub(super) fn reject(&mut self, visit: Visit, reject: &Reject, line: &[u8]) {
+        self.counters.count(Counter::Refused, 1);
         self.log
-            .error(Level::Info, &format!("client {client}: {} ({})", reject.status, reject.why));
+            .error(Level::Info, &format!("client {}: {} ({})", visit.client, reject.status, reject.why));
         self.page.clear();
         error_page::render(reject.status, &mut self.page);
         Head::begin(&mut self.out, reject.status, &self.server, &self.clock)
@@ -185,62 +257,88 @@ impl Service {
             .number("Content-Length", count(&self.page))
             .end(Persistence::Close);
         self.out.extend_from_slice(&self.page);
-        let exchange = Exchange {
-            client,
-            time: &self.clock.log_time,
-            request_line: line,
-            status: reject.status.code(),
-            bytes: count(&self.page),
-            referer: None,
-            user_agent: None,
-        };
-        self.log.access(self.clock.now, &exchange);
+        let bytes = count(&self.page);
+        self.write_line(None, None, visit, line, reject.status, bytes);
     }
 
     /// Writes the access line of a file that was sent, or as much of it as was.
     pub(super) fn log_file(&mut self, body: &FileBody) {
-        let line = &body.line;
+        let Line {
+            head,
+            site,
+            visit,
+            status,
+            sent,
+        } = &body.line;
+        let mut space = head::field_space();
+        if let Ok(request) = head::parse(head, &mut space, &self.head_limits) {
+            self.write_line(Some(&request), Some(*site), *visit, request.line, *status, sent - body.remaining);
+        }
+    }
+
+    /// Writes an access line, and counts.
+    fn write_line(
+        &mut self,
+        request: Option<&Request<'_, '_>>,
+        site: Option<usize>,
+        visit: Visit,
+        line: &[u8],
+        status: Status,
+        bytes: u64,
+    ) {
+        self.counters.response(status.code(), bytes);
         let exchange = Exchange {
-            client: line.client,
+            site,
+            client: visit.client,
             time: &self.clock.log_time,
-            request_line: &line.request_line,
-            status: line.status.code(),
-            bytes: line.sent - body.remaining,
-            referer: line.referer.as_deref(),
-            user_agent: line.user_agent.as_deref(),
+            request_line: line,
+            status: status.code(),
+            bytes,
+            request,
+            unix: self.clock.unix,
+            duration: self.clock.now.saturating_sub(visit.began),
+            request_id: &hexadecimal(visit.id),
+            port: visit.port,
         };
         self.log.access(self.clock.now, &exchange);
     }
 
-    fn carry_out(&mut self, incoming: &Incoming<'_>, site: usize, plan: &Plan, outcome: Outcome<Opened>) -> Answered {
+    fn carry_out(&mut self, incoming: &Incoming<'_>, site: usize, mut plan: Plan, outcome: Outcome<Opened>) -> Answered {
         match outcome {
-            Outcome::File(opened) => self.opened(incoming, site, plan, opened),
-            Outcome::Listing => self.listing(incoming, site, plan),
-            Outcome::Redirect => {
+            Outcome::File(opened) => self.opened(incoming, site, &plan, opened),
+            Outcome::ErrorPage(status, opened) => self.error_file(incoming, site, &plan, status, opened),
+            Outcome::Listing => self.listing(incoming, site, &mut plan),
+            Outcome::Redirect(status) => {
                 let mut location = Vec::new();
-                plan.location(incoming.request.query, &mut location);
-                self.page(incoming, Status::MOVED_PERMANENTLY, &[("Location", &location)])
+                let id = hexadecimal(incoming.visit.id);
+                plan.location(&facts(incoming, &self.path, &id), &mut location);
+                self.page(incoming, site, status, &[("Location", &location)])
             }
-            Outcome::Status(status) => self.page(incoming, status, &[]),
-            Outcome::MethodNotAllowed => self.page(incoming, Status::METHOD_NOT_ALLOWED, &[("Allow", plan::ALLOW.as_bytes())]),
+            Outcome::Respond(status) => match plan.body() {
+                Some(text) => self.text(incoming, site, status, b"text/plain; charset=utf-8", text),
+                None => self.page(incoming, site, status, &[]),
+            },
+            Outcome::Page(page) => self.own_page(incoming, site, page),
+            Outcome::Status(status) => self.page(incoming, site, status, &[]),
+            Outcome::MethodNotAllowed => self.page(incoming, site, Status::METHOD_NOT_ALLOWED, &[("Allow", plan::ALLOW.as_bytes())]),
             Outcome::Allow => {
                 let head = Head::begin(&mut self.out, Status::NO_CONTENT, &self.server, &self.clock);
                 head.field("Allow", plan::ALLOW.as_bytes()).end(incoming.persistence);
-                self.finish(incoming, Status::NO_CONTENT, Body::None)
+                self.finish(incoming, site, Status::NO_CONTENT, Body::None)
             }
         }
     }
 
-    fn refuse(&mut self, incoming: &Incoming<'_>, reject: Reject) -> Answered {
+    fn refuse(&mut self, incoming: &Incoming<'_>, site: usize, reject: Reject) -> Answered {
         let incoming = Incoming {
             persistence: Persistence::Close,
             ..*incoming
         };
-        self.page(&incoming, reject.status, &[])
+        self.page(&incoming, site, reject.status, &[])
     }
 
     /// A page of our own: an error or a redirect.
-    fn page(&mut self, incoming: &Incoming<'_>, status: Status, fields: &[(&str, &[u8])]) -> Answered {
+    fn page(&mut self, incoming: &Incoming<'_>, site: usize, status: Status, fields: &[(&str, &[u8])]) -> Answered {
         let mut page = std::mem::take(&mut self.page);
         page.clear();
         error_page::render(status, &mut page);
@@ -251,23 +349,47 @@ impl Service {
         head.field("Content-Type", HTML)
             .number("Content-Length", count(&page))
             .end(incoming.persistence);
-        let answered = self.finish(incoming, status, Body::Bytes(&page));
+        let answered = self.finish(incoming, site, status, Body::Bytes(&page));
         self.page = page;
         answered
     }
 
-    fn listing(&mut self, incoming: &Incoming<'_>, site: usize, plan: &Plan) -> Answered {
-        let (found, truncated) = match self.files.list(site, plan.lookup().path) {
+    /// A text that the configuration or the server itself answers with.
+    fn text(&mut self, incoming: &Incoming<'_>, site: usize, status: Status, content_type: &[u8], text: &[u8]) -> Answered {
+        Head::begin(&mut self.out, status, &self.server, &self.clock)
+            .field("Content-Type", content_type)
+            .number("Content-Length", count(text))
+            .field("X-Content-Type-Options", b"nosniff")
+            .end(incoming.persistence);
+        self.finish(incoming, site, status, Body::Bytes(text))
+    }
+
+    /// What the server tells of itself.
+    fn own_page(&mut self, incoming: &Incoming<'_>, site: usize, page: Page) -> Answered {
+        self.counters.publish();
+        let (content_type, text): (&[u8], String) = match page {
+            Page::Health => (b"text/plain; charset=utf-8", "ok\n".to_owned()),
+            Page::Status => (b"text/plain; charset=utf-8", self.counters.totals().text() + "\n"),
+            Page::Metrics => (b"text/plain; version=0.0.4; charset=utf-8", self.counters.totals().prometheus()),
+        };
+        self.changes.headers.push(("cache-control".into(), b"no-store".as_slice().into()));
+        self.text(incoming, site, Status::OK, content_type, text.as_bytes())
+    }
+
+    fn listing(&mut self, incoming: &Incoming<'_>, site: usize, plan: &mut Plan) -> Answered {
+        let (found, truncated) = match self.files.list(plan.lookup()) {
             Ok(found) => found,
             Err((status, fault)) => {
                 self.complain(incoming, site, &fault);
-                return self.page(incoming, status, &[]);
+                return self.page(incoming, site, status, &[]);
             }
         };
-        let configured = self.sites.get(site);
+        let configured = self.sites.compiled(site);
+        let id = hexadecimal(incoming.visit.id);
+        let facts = facts(incoming, &self.path, &id);
         let mut entries: Vec<listing::Entry> = found
             .into_iter()
-            .filter(|entry| !listing::is_hidden(configured, &entry.name))
+            .filter(|entry| plan.shows(configured, &facts, &entry.name, entry.directory))
             .map(|entry| listing::Entry {
                 name: entry.name,
                 directory: entry.directory,
@@ -277,35 +399,51 @@ impl Service {
             .collect();
         let mut page = Vec::new();
         listing::render(&self.path, &mut entries, truncated, &mut page);
-        Head::begin(&mut self.out, Status::OK, &self.server, &self.clock)
-            .field("Content-Type", HTML)
-            .number("Content-Length", count(&page))
-            .field("X-Content-Type-Options", b"nosniff")
-            .end(incoming.persistence);
-        self.finish(incoming, Status::OK, Body::Bytes(&page))
+        self.text(incoming, site, Status::OK, HTML, &page)
     }
 
-    /// A file that was just opened: what the cache holds of it if it is the same, else read anew.
-    fn opened(&mut self, incoming: &Incoming<'_>, site: usize, plan: &Plan, opened: Opened) -> Answered {
-        let path = self.path.bytes();
-        if let Some(file) = self.files.unchanged(site, path, &opened.stat, self.clock.now) {
-            return self.file(incoming, &file);
+    /// A file as the page of an error, with the error's status.
+    fn error_file(&mut self, incoming: &Incoming<'_>, site: usize, plan: &Plan, status: Status, opened: Opened) -> Answered {
+        match self.read(incoming, site, plan, opened) {
+            Err(answered) => answered,
+            Ok(file) => {
+                Head::begin(&mut self.out, status, &self.server, &self.clock)
+                    .field("Content-Type", &file.content_type)
+                    .number("Content-Length", file.length())
+                    .field("X-Content-Type-Options", b"nosniff")
+                    .end(incoming.persistence);
+                let length = file.length();
+                self.finish(
+                    incoming,
+                    site,
+                    status,
+                    Body::File {
+                        file: Rc::new(file),
+                        offset: 0,
+                        length,
+                    },
+                )
+            }
         }
+    }
+
+    /// Reads a file that was opened, with its type.
+    ///
+    /// # Errors
+    /// The answer instead.
+    fn read(&mut self, incoming: &Incoming<'_>, site: usize, plan: &Plan, opened: Opened) -> Result<Served, Answered> {
         let stat = opened.stat;
         let content = match files::content(opened) {
             Ok(content) => content,
             Err(fault) => {
-                self.complain(
-                    incoming,
-                    site,
-                    &format!("read {}: {fault}", self.files.name(site, plan.lookup().path)),
-                );
-                return self.page(incoming, Status::INTERNAL_SERVER_ERROR, &[]);
+                self.complain(incoming, site, &format!("read {}: {fault}", self.files.name(plan.lookup())));
+                return Err(self.page(incoming, site, Status::INTERNAL_SERVER_ERROR, &[]));
             }
         };
         let mut content_type = Vec::new();
-        mime::content_type(plan.lookup().path, &self.sites.get(site).charset, &mut content_type);
-        let mut file = Served {
+        let name = self.files.file_name(plan.lookup());
+        mime::content_type(&name, &self.sites.get(site).charset, &self.mime, &mut content_type);
+        Ok(Served {
             content,
             stat,
             etag: format!("\"{:x}.{:x}-{:x}\"", stat.modified, stat.modified_ns, stat.size).into_bytes(),
@@ -313,11 +451,34 @@ impl Service {
             content_type,
             head: Vec::new(),
             date_at: 0,
+        })
+    }
+
+    /// A file that was just opened: what the cache holds of it if it is the same, else read anew.
+    fn opened(&mut self, incoming: &Incoming<'_>, site: usize, plan: &Plan, opened: Opened) -> Answered {
+        let lookup = plan.lookup();
+        // With rules the path alone does not say what it leads to; what is beneath the directory of a rule, several sites may share.
+        let key = match self.sites.compiled(site).has_rules() {
+            false => Some(self.path.bytes()),
+            true => (lookup.root.0 == site).then_some(lookup.path),
+        };
+        if let Some(file) = key.and_then(|path| self.files.unchanged(site, path, &opened.stat, self.clock.now)) {
+            return self.file(incoming, site, &file);
+        }
+        let mut file = match self.read(incoming, site, plan, opened) {
+            Ok(file) => file,
+            Err(answered) => return answered,
         };
         self.prepare_head(&mut file);
         let file = Rc::new(file);
-        self.files.remember(site, self.path.bytes(), &file, self.clock.now);
-        self.file(incoming, &file)
+        let key = match self.sites.compiled(site).has_rules() {
+            false => Some(self.path.bytes()),
+            true => (lookup.root.0 == site).then_some(lookup.path),
+        };
+        if let Some(path) = key {
+            self.files.remember(site, path, &file, self.clock.now);
+        }
+        self.file(incoming, site, &file)
     }
 
     /// Makes the head of a whole answer once for the life of the entry.
@@ -337,7 +498,7 @@ impl Service {
         file.head = head;
     }
 
-    fn file(&mut self, incoming: &Incoming<'_>, file: &Rc<Served>) -> Answered {
+    fn file(&mut self, incoming: &Incoming<'_>, site: usize, file: &Rc<Served>) -> Answered {
         let request = incoming.request;
         let validators = Validators {
             etag: &file.etag,
@@ -348,9 +509,9 @@ impl Service {
             Precondition::NotModified => {
                 let head = Head::begin(&mut self.out, Status::NOT_MODIFIED, &self.server, &self.clock);
                 head.validators(file.modified, &file.etag).end(incoming.persistence);
-                return self.finish(incoming, Status::NOT_MODIFIED, Body::None);
+                return self.finish(incoming, site, Status::NOT_MODIFIED, Body::None);
             }
-            Precondition::Failed => return self.page(incoming, Status::PRECONDITION_FAILED, &[]),
+            Precondition::Failed => return self.page(incoming, site, Status::PRECONDITION_FAILED, &[]),
         }
         if request.method == Method::Get
             && let Some(value) = request.field("range")
@@ -358,8 +519,8 @@ impl Service {
         {
             match range::parse(value, file.length()) {
                 Range::Whole => {}
-                Range::Part { first, last } => return self.part(incoming, file, first, last),
-                Range::Unsatisfiable => return self.unsatisfiable(incoming, file.length()),
+                Range::Part { first, last } => return self.part(incoming, site, file, first, last),
+                Range::Unsatisfiable => return self.unsatisfiable(incoming, site, file.length()),
             }
         }
         let start = self.out.len();
@@ -370,6 +531,7 @@ impl Service {
         response::end(&mut self.out, incoming.persistence);
         self.finish(
             incoming,
+            site,
             Status::OK,
             Body::File {
                 file: Rc::clone(file),
@@ -379,7 +541,7 @@ impl Service {
         )
     }
 
-    fn part(&mut self, incoming: &Incoming<'_>, file: &Rc<Served>, first: u64, last: u64) -> Answered {
+    fn part(&mut self, incoming: &Incoming<'_>, site: usize, file: &Rc<Served>, first: u64, last: u64) -> Answered {
         let length = last - first + 1;
         Head::begin(&mut self.out, Status::PARTIAL_CONTENT, &self.server, &self.clock)
             .field("Content-Type", &file.content_type)
@@ -391,6 +553,7 @@ impl Service {
             .end(incoming.persistence);
         self.finish(
             incoming,
+            site,
             Status::PARTIAL_CONTENT,
             Body::File {
                 file: Rc::clone(file),
@@ -400,16 +563,19 @@ impl Service {
         )
     }
 
-    fn unsatisfiable(&mut self, incoming: &Incoming<'_>, length: u64) -> Answered {
+    fn unsatisfiable(&mut self, incoming: &Incoming<'_>, site: usize, length: u64) -> Answered {
         let head = Head::begin(&mut self.out, Status::RANGE_NOT_SATISFIABLE, &self.server, &self.clock);
         head.content_range(None, length)
             .number("Content-Length", 0)
             .end(incoming.persistence);
-        self.finish(incoming, Status::RANGE_NOT_SATISFIABLE, Body::None)
+        self.finish(incoming, site, Status::RANGE_NOT_SATISFIABLE, Body::None)
     }
 
     /// Writes the body, or hands it over where it comes from an open file; writes the access line when the response is whole.
-    fn finish(&mut self, incoming: &Incoming<'_>, status: Status, body: Body<'_>) -> Answered {
+    fn finish(&mut self, incoming: &Incoming<'_>, site: usize, status: Status, body: Body<'_>) -> Answered {
+        if self.changes != ResponseChanges::default() {
+            response::change(&mut self.out, self.start, &self.changes, &self.clock);
+        }
         let persistence = incoming.persistence;
         let whole = |bytes: u64| (bytes, Answered::Response { persistence, file: None });
         let (bytes, answered) = match body {
@@ -426,7 +592,13 @@ impl Service {
                     whole(length)
                 }
                 Content::Memory(_) | Content::Open(_) => {
-                    let line = Line::of(incoming, status, length);
+                    let line = Line {
+                        head: incoming.head.to_vec(),
+                        site,
+                        visit: incoming.visit,
+                        status,
+                        sent: length,
+                    };
                     let body = FileBody {
                         file,
                         offset,
@@ -440,16 +612,14 @@ impl Service {
                 }
             },
         };
-        let exchange = Exchange {
-            client: incoming.client,
-            time: &self.clock.log_time,
-            request_line: incoming.request.line,
-            status: status.code(),
+        self.write_line(
+            Some(incoming.request),
+            Some(site),
+            incoming.visit,
+            incoming.request.line,
+            status,
             bytes,
-            referer: incoming.request.field("referer"),
-            user_agent: incoming.request.field("user-agent"),
-        };
-        self.log.access(self.clock.now, &exchange);
+        );
         answered
     }
 
@@ -473,16 +643,16 @@ impl Service {
         let line = lines::escaped(incoming.request.line);
         let text = format!(
             "client {}, site \"{name}\", request \"{line}\": {fault} (uid {})",
-            incoming.client, self.uid
+            incoming.visit.client, self.uid
         );
         self.log.error(Level::Error, &text);
     }
 
     /// Says at the start which roots this process cannot look into; a client then only sees 403.
     pub(super) fn check_roots(&mut self) {
-        for site in 0..self.sites.len() {
-            if let Err(fault) = self.files.enter(site) {
-                let root = self.sites.get(site).root.display();
+        for (number, base) in self.sites.directories().iter().enumerate() {
+            if let Err(fault) = self.files.enter(number) {
+                let root = base.path.display();
                 let text = format!("root \"{root}\": {fault} (uid {}): nothing of it can be served", self.uid);
                 self.log.error(Level::Error, &text);
             }
@@ -490,18 +660,21 @@ impl Service {
     }
 }
 
-impl Line {
-    fn of(incoming: &Incoming<'_>, status: Status, length: u64) -> Line {
-        let field = |name| incoming.request.field(name).map(<[u8]>::to_vec);
-        Line {
-            client: incoming.client,
-            request_line: incoming.request.line.to_vec(),
-            referer: field("referer"),
-            user_agent: field("user-agent"),
-            status,
-            sent: length,
-        }
+/// What the rules may look at.
+fn facts<'a>(incoming: &Incoming<'a>, path: &'a Path, id: &'a [u8]) -> Facts<'a> {
+    Facts {
+        request_id: id,
+        ..Facts::of(incoming.request, path, incoming.visit.client)
     }
+}
+
+fn hexadecimal(number: u64) -> [u8; 16] {
+    let mut digits = [b'0'; 16];
+    for (digit, shift) in digits.iter_mut().zip((0..64).step_by(4).rev()) {
+        let value = u8::try_from((number >> shift) & 15).unwrap_or(0);
+        *digit = if value < 10 { b'0' + value } else { b'a' + value - 10 };
+    }
+    digits
 }
 
 fn count(bytes: &[u8]) -> u64 {

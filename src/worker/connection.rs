@@ -3,21 +3,22 @@
 //! What the socket does not take waits here, and while it waits nothing more is read: a slow client holds one response, not
 //! many. Buffers are given back while the connection is idle.
 
-use super::answer::{Answered, Incoming, Service};
+use super::answer::{Answered, Incoming, Service, Visit};
 use super::outgoing::{Outgoing, Sent};
 use super::response::Persistence;
+use crate::ipc::counters::Gauge;
 use crate::proto::head::{self, Framing, Scan};
 use crate::proto::status::{Reject, Status};
 use crate::site::plan::Plan;
 use crate::sys::socket;
 use std::io;
-use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// A client's connection.
 pub(super) struct Connection {
     socket: OwnedFd,
-    client: IpAddr,
+    /// What is known of its requests before they come.
+    visit: Visit,
     /// Received and not yet consumed: part of a head, or whole requests that wait for their turn.
     input: Vec<u8>,
     scan: Scan,
@@ -34,6 +35,8 @@ pub(super) struct Connection {
     /// When the event loop was last asked to be reminded.
     pub(super) reminder: u64,
     pub(super) registered: bool,
+    /// The state it is counted in.
+    pub(super) gauge: Gauge,
     /// Tells this connection from others that had or will have its place.
     pub(super) serial: u32,
     closing: bool,
@@ -53,6 +56,17 @@ pub(super) enum Waiting {
     Disk,
     /// The client's end, after ours.
     End,
+}
+
+impl Waiting {
+    /// The state that connections are counted in.
+    pub(super) fn gauge(self) -> Gauge {
+        match self {
+            Waiting::Head => Gauge::Reading,
+            Waiting::Request => Gauge::Idle,
+            Waiting::Room | Waiting::Disk | Waiting::End => Gauge::Writing,
+        }
+    }
 }
 
 /// What the event loop has to do with a connection that was driven.
@@ -81,10 +95,10 @@ enum Flushed {
 }
 
 impl Connection {
-    pub(super) fn new(socket: OwnedFd, client: IpAddr, serial: u32, deadline: u64) -> Connection {
+    pub(super) fn new(socket: OwnedFd, visit: Visit, serial: u32, deadline: u64) -> Connection {
         Connection {
             socket,
-            client,
+            visit,
             input: Vec::new(),
             scan: Scan::default(),
             outgoing: Outgoing::default(),
@@ -95,9 +109,18 @@ impl Connection {
             deadline,
             reminder: u64::MAX,
             registered: false,
+            gauge: Gauge::Reading,
             serial,
             closing: false,
             lingered: 0,
+        }
+    }
+
+    /// What is known of the request that is next.
+    fn visit(&self) -> Visit {
+        Visit {
+            id: self.visit.id | u64::from(self.requests & 0xFFFF),
+            ..self.visit
         }
     }
 
@@ -135,7 +158,7 @@ impl Connection {
             status: Status::REQUEST_TIMEOUT,
             why: "the head did not come in time",
         };
-        service.reject(self.client, &reject, head::first_line(&input));
+        service.reject(self.visit(), &reject, head::first_line(&input));
         self.closing = true;
         match self.flush(service) {
             Ok(Flushed::All) => self.end_sending(service, true),
@@ -187,6 +210,9 @@ impl Connection {
                 Err(fault) => return Err(fault),
             };
             let received = buffer.get(..count).unwrap_or_default();
+            if self.input.is_empty() {
+                self.visit.began = service.clock.now;
+            }
             let progress = if self.input.is_empty() {
                 self.consume_borrowed(service, received)?
             } else {
@@ -249,7 +275,7 @@ impl Connection {
                     }
                 }
                 Err(reject) => {
-                    service.reject(self.client, &reject, head::first_line(rest));
+                    service.reject(self.visit(), &reject, head::first_line(rest));
                     self.closing = true;
                     return Ok((used, self.send_made(service)?));
                 }
@@ -280,7 +306,7 @@ impl Connection {
         let request = match head::parse(bytes, &mut space, &service.head_limits) {
             Ok(request) => request,
             Err(reject) => {
-                service.reject(self.client, &reject, head::first_line(bytes));
+                service.reject(self.visit(), &reject, head::first_line(bytes));
                 self.closing = true;
                 return self.send_made(service);
             }
@@ -288,7 +314,8 @@ impl Connection {
         let persistence = service.persistence(&request, self.requests + 1);
         let incoming = Incoming {
             request: &request,
-            client: self.client,
+            head: bytes,
+            visit: self.visit(),
             persistence,
         };
         let answered = match plan {

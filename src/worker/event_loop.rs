@@ -1,20 +1,24 @@
 //! The worker's loop: waits, accepts, drives connections, keeps their deadlines, obeys the parent.
 
-use super::answer::Service;
+use super::answer::{Service, Visit};
 use super::connection::{Connection, Fate, millis};
+use super::counters::Counters;
 use super::files::Files;
 use super::log::Log;
 use super::timer::Wheel;
-use crate::config::{Level, WorkerSlice};
+use crate::config::{Level, Listen, WorkerSlice};
 use crate::ipc::birth::{self, Born};
-use crate::ipc::messages::ToWorker;
+use crate::ipc::counters::{Counter, Gauge};
+use crate::ipc::messages::{ToParent, ToWorker};
 use crate::ipc::{Channel, Received};
+use crate::site::Door;
 use crate::sys::confine::Confined;
 use crate::sys::epoll::{Interest, Poller};
-use crate::sys::socket;
+use crate::sys::socket::{self, Address};
 use slab::Slab;
 use std::collections::VecDeque;
 use std::io;
+use std::net::IpAddr;
 use std::os::fd::{AsFd, OwnedFd};
 
 /// The worker, which exists only confined.
@@ -24,6 +28,8 @@ struct Worker {
     poller: Poller,
     service: Service,
     listeners: Vec<OwnedFd>,
+    /// What is known of connections by the listener they come from.
+    gates: Vec<Gate>,
     /// Whether the listeners are waited for; not at the connection limit, nor without descriptors.
     accepting: bool,
     /// When to try to accept again.
@@ -31,6 +37,8 @@ struct Worker {
     connections: Slab<Connection>,
     connections_max: usize,
     serial: u32,
+    /// What the parent knows this process by.
+    number: u16,
     wheel: Wheel,
     /// Connections whose plan asks something of the disk, and those that have more to do.
     asking: VecDeque<u64>,
@@ -39,6 +47,8 @@ struct Worker {
     buffer: Vec<u8>,
     /// When to leave, after [`ToWorker::Stop`].
     stop: Option<u64>,
+    /// Connections by [`Gauge`].
+    gauges: [u64; Gauge::ALL.len()],
     last_complaint: u64,
 }
 
@@ -58,35 +68,40 @@ impl Worker {
         // A connection may need a descriptor for its file as well; the cache gets what is left.
         let connections_max = wanted.min(descriptors.saturating_sub(RESERVED) / 2).max(1);
         let for_cache = descriptors.saturating_sub(RESERVED + connections_max);
-        let mut log = Log::new(None, born.slice.level, born.slice.access_log);
+        let mut log = Log::new(&born.slice);
         if let Some(channel) = born.log {
             log.replace(channel);
         }
         let files = match Files::open(&born.slice.sites, &born.confined, identity.rootless, for_cache) {
             Ok(files) => files,
             Err(why) => {
-                let _ = born.parent.send(&crate::ipc::messages::ToParent::Failed { why }, &[]);
+                let _ = born.parent.send(&ToParent::Failed { why }, &[]);
                 return Err(io::ErrorKind::NotFound.into());
             }
         };
         let poller = born.poller;
         poller.add(&born.parent, Interest::Input, PARENT)?;
-        let service = Service::new(born.slice, files, log, identity.uid);
+        let shared = born.shared.ok_or(io::ErrorKind::NotFound)?;
+        let counters = Counters::new(shared, born.cell.number);
+        let service = Service::new(born.slice, files, log, counters, identity.uid);
         let worker = Worker {
             wheel: Wheel::new(service.clock.now),
             parent: born.parent,
             poller,
             service,
             listeners: Vec::new(),
+            gates: Vec::new(),
             accepting: false,
             accept_again: None,
             connections: Slab::new(),
             connections_max,
             serial: 0,
+            number: born.cell.number,
             asking: VecDeque::new(),
             again: VecDeque::new(),
             buffer: vec![0; BUFFER],
             stop: None,
+            gauges: [0; Gauge::ALL.len()],
             last_complaint: 0,
             _confined: born.confined,
         };
@@ -117,11 +132,14 @@ impl Worker {
                 self.remind(token);
             }
             if self.service.log.next_flush(self.service.clock.now) == Some(0) {
-                self.service.log.flush();
+                self.service.log.flush(self.service.clock.now);
             }
             self.accept_again();
+            self.service.counters.count(Counter::LinesLost, self.service.log.newly_lost());
+            self.service.counters.publish();
+            self.service.counters.set_gauges(self.gauges);
         }
-        self.service.log.flush();
+        self.service.log.flush(self.service.clock.now);
         Ok(())
     }
 
@@ -150,6 +168,7 @@ impl Worker {
     fn obey(&mut self) -> io::Result<bool> {
         match self.parent.receive_from_parent() {
             Received::Message(ToWorker::Listen { .. }, listeners) if self.listeners.is_empty() => {
+                self.gates = listeners.iter().map(|listener| self.gate(listener)).collect();
                 self.listeners = listeners;
                 self.start_accepting()?;
                 self.service.check_roots();
@@ -160,6 +179,12 @@ impl Worker {
                 }
             }
             Received::Message(ToWorker::Stop { grace_ms, idle }, _) => self.wind_up(u64::from(grace_ms), idle),
+            Received::Message(ToWorker::Report, _) => {
+                self.service.counters.publish();
+                let totals = self.service.counters.totals();
+                let _ = self.parent.send(&ToParent::Counters(totals), &[]);
+            }
+            Received::Message(ToWorker::Gone { worker }, _) => self.service.counters.clear_row(worker),
             Received::Nothing => {}
             Received::Ended => return Ok(false),
             Received::Message(ToWorker::Listen { .. }, _) | Received::Malformed => return Err(io::ErrorKind::InvalidData.into()),
@@ -206,20 +231,62 @@ impl Worker {
         }
     }
 
+    /// What is known of every connection that comes from a listener.
+    fn gate(&self, listener: &OwnedFd) -> Gate {
+        match socket::local_address(listener) {
+            Ok(Address::Ip(address)) => Gate {
+                door: self.service.door(&Listen::Tcp(address)),
+                port: address.port(),
+                ask: address.ip().is_unspecified() && self.service.has_doors(),
+            },
+            Ok(Address::Path(path)) => Gate {
+                door: self.service.door(&Listen::Unix(path)),
+                port: 0,
+                ask: false,
+            },
+            Err(_) => Gate {
+                door: Door::default(),
+                port: 0,
+                ask: false,
+            },
+        }
+    }
+
+    /// What is known of the requests of a new connection.
+    fn visit(&self, connection: &OwnedFd, client: IpAddr, gate: Gate) -> Visit {
+        // Sites may answer at one address of many that a listener takes: then each connection is asked for its own.
+        let asked = if gate.ask { socket::local_address(connection).ok() } else { None };
+        let asked = match asked {
+            Some(Address::Ip(address)) => Some(address),
+            Some(Address::Path(_)) | None => None,
+        };
+        Visit {
+            client,
+            door: asked.map_or(gate.door, |address| self.service.door(&Listen::Tcp(address))),
+            port: gate.port,
+            id: u64::from(self.number) << 48 | u64::from(self.serial) << 16,
+            began: self.service.clock.now,
+        }
+    }
+
     /// Accepts one connection: another worker gets the next, so that the load spreads.
     fn accept(&mut self, token: u64) {
         if self.connections.len() >= self.connections_max && !self.make_room() {
             self.pause_accepting();
             return;
         }
-        let Some(listener) = usize::try_from(token - PARENT - 1).ok().and_then(|index| self.listeners.get(index)) else {
+        let index = usize::try_from(token - PARENT - 1).unwrap_or(usize::MAX);
+        let (Some(listener), Some(gate)) = (self.listeners.get(index), self.gates.get(index).copied()) else {
             return;
         };
         match socket::accept(listener.as_fd()) {
             Ok((connection, client)) => {
                 self.serial = self.serial.wrapping_add(1);
                 let deadline = self.service.clock.now + millis(self.service.limits.header_timeout);
-                let index = self.connections.insert(Connection::new(connection, client, self.serial, deadline));
+                let visit = self.visit(&connection, client, gate);
+                let index = self.connections.insert(Connection::new(connection, visit, self.serial, deadline));
+                self.gauges[Gauge::Reading as usize] += 1;
+                self.service.counters.count(Counter::Accepted, 1);
                 self.drive(pack(index, self.serial));
             }
             Err(fault) => self.accept_failed(&fault),
@@ -262,6 +329,7 @@ impl Worker {
     /// Closes the connections that have been idle longest, a hundredth of all at once so that it is not done for each; false:
     /// none is idle.
     fn make_room(&mut self) -> bool {
+        self.service.counters.count(Counter::LimitHit, 1);
         let mut idle: Vec<(u64, usize)> = self
             .connections
             .iter()
@@ -317,6 +385,12 @@ impl Worker {
         let Some(connection) = self.connections.get_mut(index) else {
             return;
         };
+        let gauge = connection.waiting.gauge();
+        if gauge != connection.gauge {
+            self.gauges[connection.gauge as usize] -= 1;
+            self.gauges[gauge as usize] += 1;
+            connection.gauge = gauge;
+        }
         if fate == Fate::Keep && !connection.registered {
             if self.poller.add(&*connection, Interest::Connection, token).is_err() {
                 return self.close(index);
@@ -336,6 +410,7 @@ impl Worker {
             return;
         };
         if connection.deadline <= now {
+            self.service.counters.count(Counter::TimedOut, 1);
             let fate = connection.time_out(&mut self.service);
             connection.reminder = u64::MAX;
             return self.settle(index, token, fate);
@@ -348,12 +423,22 @@ impl Worker {
 
     fn close(&mut self, index: usize) {
         if let Some(mut connection) = self.connections.try_remove(index) {
+            self.gauges[connection.gauge as usize] -= 1;
             connection.abandon(&mut self.service);
         }
         if self.accept_again.is_some() {
             self.accept_again = Some(self.service.clock.now);
         }
     }
+}
+
+/// What is known of connections by the listener they come from.
+#[derive(Clone, Copy)]
+struct Gate {
+    door: Door,
+    port: u16,
+    /// Whether the address that a client came to says which sites answer.
+    ask: bool,
 }
 
 /// The connection that a token means, if it is still there.

@@ -4,10 +4,13 @@
 //! look-up is made again and, where the file is the same, the content kept. Small files are held in memory, large ones
 //! open. A changed file is never served with another's head: head and content are made from one descriptor.
 
-use crate::config::{Site, Symlinks};
+use crate::config::{Site, Symlinks, WorkerSlice};
+use crate::ipc::birth::Born;
 use crate::ipc::lines;
+use crate::ipc::messages::ToParent;
 use crate::proto::status::Status;
-use crate::site::plan::Answer;
+use crate::site;
+use crate::site::plan::{Answer, Lookup};
 use crate::sys::confine::Confined;
 use crate::sys::file::{self, Found, Links, Opened, Root, Stat};
 use std::collections::HashMap;
@@ -65,18 +68,19 @@ pub(super) struct Files {
 }
 
 impl Files {
-    /// Opens the document roots, in the order of the sites.
+    /// Opens the directories that the sites serve from, in the order of their numbers.
     ///
     /// # Errors
     /// Names the root, with the errno.
     pub(super) fn open(sites: &[Site], confined: &Confined, rootless: bool, descriptors: usize) -> Result<Files, String> {
         let mut roots = Vec::new();
-        for site in sites {
-            let path = confined.inside.path(&site.root);
-            let root = Root::open(&path, links(site.symlinks), rootless);
-            roots.push(root.map_err(|fault| format!("root \"{}\": {fault}", site.root.display()))?);
+        let bases = site::directories(sites);
+        for base in &bases {
+            let path = confined.inside.path(&base.path);
+            let root = Root::open(&path, links(base.symlinks), rootless);
+            roots.push(root.map_err(|fault| format!("root \"{}\": {fault}", base.path.display()))?);
         }
-        let names = sites.iter().map(|site| site.root.clone()).collect();
+        let names = bases.into_iter().map(|base| base.path).collect();
         let cache = sites.iter().map(|_| HashMap::new()).collect();
         Ok(Files {
             roots,
@@ -160,12 +164,13 @@ impl Files {
         }
     }
 
-    /// Looks up a path of a site; what could not be opened comes with a text for the error log.
-    pub(super) fn find(&self, site: usize, path: &[u8]) -> (Answer<Opened>, Option<String>) {
-        let Some(root) = self.roots.get(site) else {
+    /// Looks up a path; what could not be opened comes with a text for the error log.
+    pub(super) fn find(&self, lookup: Lookup<'_>) -> (Answer<Opened>, Option<String>) {
+        let Some(root) = self.roots.get(lookup.root.0) else {
             return (Answer::Missing, None);
         };
-        let name = |path| self.name(site, path);
+        let path = lookup.path;
+        let name = |path| self.name(Lookup { path, ..lookup });
         match root.find(path) {
             Found::File(opened) => (Answer::File(opened), None),
             Found::Directory => (Answer::Directory, None),
@@ -186,10 +191,11 @@ impl Files {
         }
     }
 
-    /// The host's name of a path of a site, quoted, for the error log.
-    pub(super) fn name(&self, site: usize, path: &[u8]) -> String {
+    /// The host's name of a path, quoted, for the error log.
+    pub(super) fn name(&self, lookup: Lookup<'_>) -> String {
         use std::os::unix::ffi::OsStrExt;
-        let root = self.names.get(site).map_or(Path::new("/"), PathBuf::as_path);
+        let path = lookup.path;
+        let root = self.names.get(lookup.root.0).map_or(Path::new("/"), PathBuf::as_path);
         let full = if path.is_empty() {
             root.to_owned()
         } else {
@@ -198,19 +204,41 @@ impl Files {
         format!("\"{}\"", lines::escaped(full.as_os_str().as_bytes()))
     }
 
+    /// The last segment of what a question names: what its type follows from.
+    pub(super) fn file_name(&self, lookup: Lookup<'_>) -> Vec<u8> {
+        if !lookup.path.is_empty() {
+            return lookup.path.to_vec();
+        }
+        let base = self.names.get(lookup.root.0).and_then(|path| path.file_name());
+        base.map_or_else(Vec::new, |name| name.as_encoded_bytes().to_vec())
+    }
+
     /// The entries of a directory.
     ///
     /// # Errors
     /// The status to answer and a text for the error log.
-    pub(super) fn list(&self, site: usize, path: &[u8]) -> Result<(Vec<file::DirectoryEntry>, bool), (Status, String)> {
-        let Some(root) = self.roots.get(site) else {
+    pub(super) fn list(&self, lookup: Lookup<'_>) -> Result<(Vec<file::DirectoryEntry>, bool), (Status, String)> {
+        let Some(root) = self.roots.get(lookup.root.0) else {
             return Ok((Vec::new(), false));
         };
-        root.list(path, LISTING_MAX).map_err(|fault| {
+        root.list(lookup.path, LISTING_MAX).map_err(|fault| {
             let denied = fault.kind() == io::ErrorKind::PermissionDenied;
             let status = if denied { Status::FORBIDDEN } else { Status::INTERNAL_SERVER_ERROR };
-            (status, format!("list {}: {fault}", self.name(site, path)))
+            (status, format!("list {}: {fault}", self.name(lookup)))
         })
+    }
+}
+
+/// In a process that proves the sandbox: tells the parent which document roots cannot be looked into, so that it can say so
+/// before a client meets it.
+pub(super) fn try_roots(born: &Born<WorkerSlice>) {
+    for (directory, base) in (0..).zip(site::directories(&born.slice.sites)) {
+        let path = born.confined.inside.path(&base.path);
+        let tried = Root::open(&path, links(base.symlinks), born.cell.identity.rootless).and_then(|root| root.enter());
+        if let Err(fault) = tried {
+            let errno = fault.raw_os_error().unwrap_or(0);
+            let _ = born.parent.send(&ToParent::Unusable { directory, errno }, &[]);
+        }
     }
 }
 

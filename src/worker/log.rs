@@ -3,53 +3,88 @@
 //! When `log` is behind or gone, packets wait here up to a bound; beyond it lines are dropped, counted, and the count is
 //! logged once lines flow again.
 
-use crate::config::Level;
+use crate::config::{Level, LogFormat, LogNumbers, Site, WorkerSlice};
 use crate::ipc::Channel;
-use crate::ipc::lines::{self, ACCESS, LINE_MAX, PACKET_MAX};
+use crate::ipc::lines::{self, Batch, LINE_MAX, PACKET_MAX};
+use crate::proto::head::Request;
+use crate::proto::target::{self, Path};
+use crate::site::facts::{Fields, Scheme};
+use crate::site::log_format;
 use crate::sys::panic;
 use crate::sys::socket::UNIX_PEER;
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd};
+use std::time::Duration;
 
-/// What an access line says of one exchange, in the combined format.
+/// What an access line says of one exchange. Never what a client proves itself with: neither `Authorization` nor `Cookie` gets here.
 pub(super) struct Exchange<'a> {
+    /// The site that answered; `None` where no request was understood.
+    pub(super) site: Option<usize>,
     pub(super) client: IpAddr,
     pub(super) time: &'a [u8],
     pub(super) request_line: &'a [u8],
     pub(super) status: u16,
     /// Bytes of the body that were sent.
     pub(super) bytes: u64,
-    pub(super) referer: Option<&'a [u8]>,
-    pub(super) user_agent: Option<&'a [u8]>,
+    /// The request, where there was one.
+    pub(super) request: Option<&'a Request<'a, 'a>>,
+    pub(super) unix: i64,
+    /// From the first byte of the head to the last of the response, in milliseconds.
+    pub(super) duration: u64,
+    pub(super) request_id: &'a [u8],
+    /// Port of the listener; 0 for one that has none.
+    pub(super) port: u16,
+}
+
+impl Exchange<'_> {
+    fn field(&self, name: &str) -> &[u8] {
+        self.request.and_then(|request| request.field(name)).unwrap_or(b"-")
+    }
 }
 
 /// The worker's end of the log.
 pub(super) struct Log {
     channel: Option<Channel>,
     level: Level,
-    access: bool,
-    /// The packet being filled; empty or with its tag.
-    batch: Vec<u8>,
+    format: LogFormat,
+    numbers: LogNumbers,
+    /// By site, for formats that say it.
+    names: Vec<String>,
+    /// The packet being filled.
+    batch: Batch,
     /// When the first line of the batch was written, in monotonic milliseconds.
     since: u64,
+    /// When packets that wait were last offered.
+    offered: u64,
     /// Packets that `log` had no room for.
     waiting: VecDeque<Vec<u8>>,
     waiting_bytes: usize,
     lost: u64,
+    /// Those of them that were not yet counted.
+    uncounted: u64,
 }
 
 impl Log {
-    pub(super) fn new(channel: Option<Channel>, level: Level, access: bool) -> Log {
+    pub(super) fn new(slice: &WorkerSlice) -> Log {
+        let name = |site: &Site| site.name.iter().find(|name| !name.is_empty()).cloned();
         Log {
-            channel,
-            level,
-            access,
-            batch: Vec::new(),
+            channel: None,
+            level: slice.level,
+            format: slice.format.clone(),
+            numbers: slice.logs.clone(),
+            names: slice
+                .sites
+                .iter()
+                .map(|site| name(site).unwrap_or_else(|| "-".to_owned()))
+                .collect(),
+            batch: Batch::default(),
             since: 0,
+            offered: 0,
             waiting: VecDeque::new(),
             waiting_bytes: 0,
             lost: 0,
+            uncounted: 0,
         }
     }
 
@@ -59,18 +94,33 @@ impl Log {
         self.channel = Some(channel);
     }
 
-    /// Adds an access line.
+    /// Adds an access line, for the log of its site.
     pub(super) fn access(&mut self, now: u64, exchange: &Exchange<'_>) {
-        if !self.access {
-            return;
-        }
+        let number = match exchange.site {
+            Some(site) => self.numbers.sites.get(site).copied().flatten(),
+            None => self.numbers.service,
+        };
+        let Some(number) = number else { return };
         if self.batch.is_empty() {
-            self.batch.push(ACCESS);
             self.since = now;
         }
-        write_combined(exchange, &mut self.batch);
+        let (format, names) = (&self.format, &self.names);
+        self.batch.line(number, |line| match format {
+            LogFormat::Common => write_common(exchange, line),
+            LogFormat::VhostCombined => {
+                let name = exchange.site.and_then(|site| names.get(site));
+                field(name.map_or(b"-", String::as_bytes), line);
+                line.push(b' ');
+                write_combined(exchange, line);
+            }
+            LogFormat::Combined => write_combined(exchange, line),
+            LogFormat::Json | LogFormat::Template(_) => {
+                let name = exchange.site.and_then(|site| names.get(site)).map_or("", String::as_str);
+                write_formatted(format, exchange, name, line);
+            }
+        });
         if self.batch.len() >= BATCH {
-            self.flush();
+            self.flush(now);
         }
     }
 
@@ -82,7 +132,8 @@ impl Log {
     }
 
     /// Sends the batch and what waits.
-    pub(super) fn flush(&mut self) {
+    pub(super) fn flush(&mut self, now: u64) {
+        self.offered = now;
         while let Some(packet) = self.waiting.front() {
             let sent = self.channel.as_ref().is_some_and(|channel| channel.send_lines(packet).is_ok());
             if !sent {
@@ -93,12 +144,15 @@ impl Log {
         }
         if !self.batch.is_empty()
             && self.waiting.is_empty()
-            && self.channel.as_ref().is_some_and(|channel| channel.send_lines(&self.batch).is_ok())
+            && self
+                .channel
+                .as_ref()
+                .is_some_and(|channel| channel.send_lines(self.batch.packet()).is_ok())
         {
             self.batch.clear();
         }
         if !self.batch.is_empty() {
-            let packet = std::mem::take(&mut self.batch);
+            let packet = self.batch.take();
             self.hold(packet);
         }
         if self.waiting.is_empty() && self.lost > 0 {
@@ -110,12 +164,17 @@ impl Log {
         }
     }
 
+    /// Lines that were lost since this was last asked.
+    pub(super) fn newly_lost(&mut self) -> u64 {
+        std::mem::take(&mut self.uncounted)
+    }
+
     /// Milliseconds until [`Log::flush`] should be called; `None`: nothing waits.
     pub(super) fn next_flush(&self, now: u64) -> Option<u64> {
         if !self.batch.is_empty() {
             return Some((self.since + DELAY_MS).saturating_sub(now));
         }
-        (!self.waiting.is_empty()).then_some(DELAY_MS)
+        (!self.waiting.is_empty()).then(|| (self.offered + DELAY_MS).saturating_sub(now))
     }
 
     /// Sends a packet behind those that wait.
@@ -128,8 +187,9 @@ impl Log {
 
     fn hold(&mut self, packet: Vec<u8>) {
         if self.waiting_bytes + packet.len() > WAITING_MAX {
-            let lines = memchr::memchr_iter(b'\n', &packet).count().max(1);
-            self.lost = self.lost.saturating_add(u64::try_from(lines).unwrap_or(u64::MAX));
+            let lines = u64::try_from(lines::lines_in(&packet)).unwrap_or(u64::MAX);
+            self.lost = self.lost.saturating_add(lines);
+            self.uncounted = self.uncounted.saturating_add(lines);
         } else {
             self.waiting_bytes += packet.len();
             self.waiting.push_back(packet);
@@ -137,9 +197,8 @@ impl Log {
     }
 }
 
-/// Appends one line in the combined format, foreign bytes escaped, cut to [`LINE_MAX`].
-fn write_combined(exchange: &Exchange<'_>, line: &mut Vec<u8>) {
-    let start = line.len();
+/// The common format: combined without its last two fields.
+fn write_common(exchange: &Exchange<'_>, line: &mut Vec<u8>) {
     write_address(exchange.client, line);
     line.extend_from_slice(b" - - [");
     line.extend_from_slice(exchange.time);
@@ -149,13 +208,68 @@ fn write_combined(exchange: &Exchange<'_>, line: &mut Vec<u8>) {
     write_decimal(u64::from(exchange.status), line);
     line.push(b' ');
     write_decimal(exchange.bytes, line);
-    for value in [exchange.referer, exchange.user_agent] {
+}
+
+/// The combined format, foreign bytes escaped.
+fn write_combined(exchange: &Exchange<'_>, line: &mut Vec<u8>) {
+    write_common(exchange, line);
+    for value in [exchange.field("referer"), exchange.field("user-agent")] {
         line.extend_from_slice(b" \"");
-        field(value.unwrap_or(b"-"), line);
+        field(value, line);
         line.push(b'"');
+    }
+}
+
+/// Appends one line in JSON or by a template.
+fn write_formatted(format: &LogFormat, exchange: &Exchange<'_>, name: &str, line: &mut Vec<u8>) {
+    let start = line.len();
+    let (request, mut path) = (exchange.request, Path::default());
+    let raw_path = request.map_or(b"".as_slice(), |request| request.path);
+    let decoded = target::parse_into(raw_path, &mut path).map_or(b"".as_slice(), |()| path.bytes());
+    let whole = log_format::Exchange {
+        client: exchange.client,
+        user: b"",
+        time: exchange.time,
+        unix: exchange.unix,
+        request_line: exchange.request_line,
+        method: request.map_or(b"", |request| request.method_name),
+        raw_path,
+        path: decoded,
+        query: request.and_then(|request| request.query),
+        host: request.and_then(|request| request.host).unwrap_or(name.as_bytes()),
+        port: exchange.port,
+        scheme: Scheme::Http,
+        status: exchange.status,
+        bytes: exchange.bytes,
+        duration: Duration::from_millis(exchange.duration),
+        request_id: exchange.request_id,
+        tls_version: "",
+        tls_sni: "",
+        fields: request.map_or(&NoFields, |request| request),
+    };
+    // A template may name any number of fields: shorter ones are tried until the whole keeps within a line.
+    for cap in [FIELD_MAX, 300, 60] {
+        line.truncate(start);
+        log_format::render(format, &whole, cap, line);
+        if line.len() - start <= LINE_MAX {
+            return;
+        }
     }
     lines::cut(line, start);
     line.push(b'\n');
+}
+
+/// The fields of what was no request.
+struct NoFields;
+
+impl Fields for NoFields {
+    fn any(&self, _: &str, _: &mut dyn FnMut(&[u8]) -> bool) -> bool {
+        false
+    }
+
+    fn first(&self, _: &str) -> Option<&[u8]> {
+        None
+    }
 }
 
 /// A foreign value, cut so that what follows it on the line still finds room.
@@ -207,44 +321,96 @@ const DELAY_MS: u64 = 50;
 /// Bytes that wait for `log` at most, in one worker.
 const WAITING_MAX: usize = 1024 * 1024;
 
-/// Longest foreign field in bytes, after escaping; three of them and the rest of a line stay below [`LINE_MAX`].
-const FIELD_MAX: usize = 1300;
+/// Longest foreign field in bytes, after escaping; three of them, the name of a site and the rest of a line stay below [`LINE_MAX`].
+const FIELD_MAX: usize = 1200;
 
-const _: () = assert!(3 * (FIELD_MAX + 3) + 150 <= LINE_MAX && BATCH + LINE_MAX < PACKET_MAX);
+const _: () = assert!(3 * (FIELD_MAX + 3) + 256 + 150 <= LINE_MAX && BATCH + LINE_MAX + 16 < PACKET_MAX);
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::{self, Config};
     use crate::ipc::lines::Lines;
+    use std::path::Path;
 
-    fn line(request_line: &[u8], agent: &[u8]) -> Vec<u8> {
-        let mut line = Vec::new();
-        let exchange = Exchange {
+    /// A request of this agent, for the life of the test.
+    fn request(agent: &[u8]) -> &'static Request<'static, 'static> {
+        let head: &'static [u8] = Vec::leak([b"GET / HTTP/1.1\r\nHost: a\r\nUser-Agent: ", agent, b"\r\n\r\n"].concat());
+        let space = Box::leak(Box::new(crate::proto::head::field_space()));
+        let limits = crate::proto::head::HeadLimits {
+            request_line: 1 << 20,
+            header_bytes: 1 << 20,
+            header_count: 9,
+        };
+        Box::leak(Box::new(crate::proto::head::parse(head, space, &limits).unwrap()))
+    }
+
+    fn exchange<'a>(site: Option<usize>, request_line: &'a [u8], agent: &'a [u8]) -> Exchange<'a> {
+        Exchange {
+            site,
             client: IpAddr::from([192, 0, 2, 1]),
             time: b"03/Nov/2026:09:05:07 +0000",
             request_line,
             status: 200,
             bytes: u64::MAX,
-            referer: None,
-            user_agent: Some(agent),
+            request: Some(request(agent)),
+            unix: 0,
+            duration: 0,
+            request_id: b"",
+            port: 80,
+        }
+    }
+
+    /// A log of two sites, the first of them with a file of its own.
+    fn log(format: &str) -> Log {
+        let text = format!(
+            "[log]\nformat = {format:?}\n[[site]]\nname = \"a.example\"\nroot = \"/a\"\naccess_log = \"/a.log\"\n[[site]]\nroot = \"/b\"\n"
+        );
+        let config: Config = config::parse(&text, Path::new("/f.toml")).unwrap();
+        let logs = LogNumbers {
+            service: Some(1),
+            sites: vec![Some(2), Some(1)],
         };
-        write_combined(&exchange, &mut line);
-        line
+        Log::new(&config.worker_slice(logs))
+    }
+
+    fn pieces(log: &Log) -> Vec<(u16, String)> {
+        match Lines::decode(log.batch.packet()) {
+            Some(Lines::Access(pieces)) => pieces
+                .map(|(number, lines)| (number, String::from_utf8(lines.to_vec()).unwrap()))
+                .collect(),
+            other => panic!("{other:?}"),
+        }
     }
 
     #[test]
-    fn a_line_has_the_combined_format() {
-        let wanted = "192.0.2.1 - - [03/Nov/2026:09:05:07 +0000] \"GET / HTTP/1.1\" 200 18446744073709551615 \"-\" \"a\\x22b\"\n";
-        assert_eq!(String::from_utf8(line(b"GET / HTTP/1.1", b"a\"b")).unwrap(), wanted);
+    fn a_line_has_its_format_and_goes_to_the_log_of_its_site() {
+        let common = "192.0.2.1 - - [03/Nov/2026:09:05:07 +0000] \"GET / HTTP/1.1\" 200 18446744073709551615";
+        let combined = format!("{common} \"-\" \"a\\x22b\"");
+        for (format, first, second) in [
+            ("common", common.to_owned(), common.to_owned()),
+            ("combined", combined.clone(), combined.clone()),
+            ("vhost_combined", format!("a.example {combined}"), format!("- {combined}")),
+        ] {
+            let mut log = log(format);
+            for site in [Some(0), Some(0), Some(1), None] {
+                log.access(0, &exchange(site, b"GET / HTTP/1.1", b"a\"b"));
+            }
+            let wanted = [(2, format!("{first}\n{first}\n")), (1, format!("{second}\n{second}\n"))];
+            assert_eq!(pieces(&log), wanted, "{format}");
+        }
     }
 
     #[test]
     fn l03_the_longest_line_keeps_its_form_and_is_accepted() {
-        for byte in [b'x', 0xFF] {
-            let huge = vec![byte; 65536];
-            let line = line(&huge, &huge);
-            assert!(line.ends_with(b"...\"\n"), "{}", String::from_utf8_lossy(&line));
-            assert!(Lines::decode(&[b"A", line.as_slice()].concat()).is_some(), "{}", line.len());
+        for format in ["combined", "vhost_combined"] {
+            for byte in [b'x', 0xFF] {
+                let huge = vec![byte; 65536];
+                let mut log = log(format);
+                log.access(0, &exchange(Some(0), &huge, &huge));
+                let pieces = pieces(&log);
+                assert!(pieces[0].1.ends_with("...\"\n"), "{pieces:?}");
+            }
         }
     }
 
@@ -259,36 +425,30 @@ mod tests {
 
     #[test]
     fn without_log_lines_wait_up_to_the_bound_and_are_then_counted() {
-        let mut log = Log::new(None, Level::Notice, true);
-        for _ in 0..20_000 {
-            let exchange = Exchange {
-                client: IpAddr::from([127, 0, 0, 1]),
-                time: b"-",
-                request_line: b"GET / HTTP/1.1",
-                status: 200,
-                bytes: 1,
-                referer: None,
-                user_agent: Some(&[b'x'; 100]),
-            };
-            log.access(0, &exchange);
+        let mut log = log("combined");
+        for number in 0..20_000 {
+            log.access(0, &exchange(Some(number % 2), b"GET / HTTP/1.1", &[b'x'; 100]));
         }
         assert!(log.waiting_bytes <= WAITING_MAX && log.lost > 0);
         let kept: usize = log
             .waiting
             .iter()
-            .chain([&log.batch])
-            .map(|packet| memchr::memchr_iter(b'\n', packet).count())
+            .map(Vec::as_slice)
+            .chain([log.batch.packet()])
+            .map(lines::lines_in)
             .sum();
         assert_eq!(u64::try_from(kept).unwrap() + log.lost, 20_000);
         let (ours, theirs) = Channel::pair().unwrap();
         log.replace(theirs);
         let mut buffer = vec![0; PACKET_MAX + 1];
-        let mut received = 0;
+        let (mut received, mut now) = (0, 0);
         for _ in 0..200 {
-            log.flush();
+            // What waits is offered again although no new line comes.
+            now += log.next_flush(now).unwrap_or(0);
+            log.flush(now);
             while let Some(length) = ours.receive_lines(&mut buffer) {
                 match Lines::decode(&buffer[..length]) {
-                    Some(Lines::Access(text)) => received += memchr::memchr_iter(b'\n', text).count(),
+                    Some(Lines::Access(_)) => received += lines::lines_in(&buffer[..length]),
                     Some(Lines::Error(Level::Warning, text)) => {
                         assert!(text.ends_with(b"log lines were lost while \"log\" was behind"))
                     }
@@ -297,5 +457,6 @@ mod tests {
             }
         }
         assert_eq!(received, kept);
+        assert_eq!(log.next_flush(now), None);
     }
 }

@@ -10,6 +10,7 @@
 mod answer;
 mod clock;
 mod connection;
+mod counters;
 mod event_loop;
 mod files;
 mod log;
@@ -24,6 +25,10 @@ use crate::role::Role;
 /// Runs the role until the parent stops it; the exit status.
 pub fn run() -> u8 {
     match birth::begin::<WorkerSlice>(Role::Worker) {
+        Ok(born) if born.cell.proof => {
+            files::try_roots(&born);
+            birth::prove(&born)
+        }
         Ok(born) => event_loop::serve(born),
         Err(status) => status,
     }

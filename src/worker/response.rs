@@ -4,6 +4,7 @@ use super::clock::Clock;
 use super::log::write_decimal;
 use crate::proto::date;
 use crate::proto::status::Status;
+use crate::site::ResponseChanges;
 
 /// What the connection does after this response, as the head must say it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,6 +90,44 @@ impl<'o> Head<'o> {
     pub(super) fn end(self, persistence: Persistence) {
         end(self.out, persistence);
     }
+}
+
+/// Applies what rules change to the head that begins at `start` and was just ended: a header of the same name is replaced, an
+/// empty value removes it.
+pub(super) fn change(out: &mut Vec<u8>, start: usize, changes: &ResponseChanges, clock: &Clock) {
+    let head = out.split_off(start);
+    let expires = changes.expires.map(|age| {
+        let seconds = i64::try_from(age.as_secs()).unwrap_or(i64::MAX);
+        let date = date::imf_fixdate(clock.unix.saturating_add(seconds)).to_vec();
+        [
+            ("expires", date),
+            ("cache-control", format!("max-age={}", age.as_secs()).into_bytes()),
+        ]
+    });
+    let set = |name: &str| changes.headers.iter().any(|(set, _)| set.eq_ignore_ascii_case(name));
+    let expires: Vec<(&str, Vec<u8>)> = expires.into_iter().flatten().filter(|(name, _)| !set(name)).collect();
+    let replaced = |line: &[u8]| {
+        let name = line
+            .split(|byte| *byte == b':')
+            .next()
+            .and_then(|name| std::str::from_utf8(name).ok())
+            .unwrap_or("");
+        set(name) || expires.iter().any(|(set, _)| set.eq_ignore_ascii_case(name))
+    };
+    let mut lines = head.split_inclusive(|byte| *byte == b'\n');
+    out.extend_from_slice(lines.next().unwrap_or_default());
+    lines
+        .filter(|line| *line != b"\r\n" && !replaced(line))
+        .for_each(|line| out.extend_from_slice(line));
+    let changed = changes.headers.iter().map(|(name, value)| (&**name, &**value));
+    let mut head = Head { out };
+    for (name, value) in changed
+        .chain(expires.iter().map(|(name, value)| (*name, value.as_slice())))
+        .filter(|(_, value)| !value.is_empty())
+    {
+        head = head.field(name, value);
+    }
+    head.out.extend_from_slice(b"\r\n");
 }
 
 /// Ends a head whose other lines were made before.

@@ -6,7 +6,11 @@ use crate::support::{AccessLine, Client, Configuration, Root, Server, is_root, r
 fn lines_in_the_combined_format_say_what_happened() {
     let root = Root::with_index();
     root.file("a.txt", "hello\n");
-    let server = Server::serve(&root.path());
+    // One worker: the lines of several come in their own time.
+    let configuration = Configuration::of(&root.path())
+        .server_also("workers = 1")
+        .log("access = \"stderr\"\nerror = \"stderr\"");
+    let server = Server::run(&configuration);
     let etag = server.get("/a.txt").field("ETag").unwrap().to_owned();
     server
         .ask("GET", "/a.txt?q=1", &["Referer: http://b/c", "User-Agent: test/1.0"])

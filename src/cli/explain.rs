@@ -1,0 +1,132 @@
+//! `anchorite explain URL`: why a request is answered as it is, offline, with the code that serves.
+//!
+//! Look-ups are made on the real tree by whoever runs it, as the worker would make them in its jail; as root the answer says
+//! what the worker's user may not read only where permissions are looked at, so the modes are shown.
+
+use crate::config;
+use crate::proto::head::{self, HeadLimits};
+use crate::proto::target::{self, Path as Target};
+use crate::site::Sites;
+use crate::site::explain::explain;
+use crate::site::facts::Facts;
+use crate::site::lookup::{Base, Lookup};
+use crate::site::plan::Answer;
+use crate::sys::file::{Found, Links, Root};
+use std::net::IpAddr;
+use std::path::Path;
+
+/// What to explain.
+pub(super) struct Question<'a> {
+    pub(super) url: &'a str,
+    pub(super) method: &'a str,
+    pub(super) client: IpAddr,
+    pub(super) headers: &'a [String],
+    pub(super) json: bool,
+}
+
+pub(super) fn main(file: &Path, question: &Question<'_>) -> u8 {
+    match answer(file, question) {
+        Ok((text, answered)) => {
+            println!("{}", text.trim_end());
+            u8::from(!answered)
+        }
+        Err(why) => {
+            eprintln!("{why}");
+            1
+        }
+    }
+}
+
+fn answer(file: &Path, question: &Question<'_>) -> Result<(String, bool), String> {
+    let config = config::load(file).map_err(|faults| faults.to_string())?;
+    let (host, target) = split(question.url);
+    let head = head_of(question, host.as_deref(), &target);
+    let mut space = head::field_space();
+    let limits = HeadLimits {
+        request_line: 65536,
+        header_bytes: 1 << 20,
+        header_count: 256,
+    };
+    let request = head::parse(head.as_bytes(), &mut space, &limits).map_err(|reject| format!("{}: {}", reject.status, reject.why))?;
+    let mut path = Target::default();
+    target::parse_into(request.path, &mut path).map_err(|reject| format!("{}: {}", reject.status, reject.why))?;
+    let sites = Sites::listening(config.sites, &config.server.listen);
+    let facts = Facts::of(&request, &path, question.client);
+    let explanation = explain(&sites, Default::default(), &facts, look);
+    let text = if question.json { explanation.json() } else { explanation.text() };
+    Ok((text, explanation.is_answered()))
+}
+
+/// The host and the target of a URL; a path alone has no host.
+fn split(url: &str) -> (Option<String>, String) {
+    let Some(rest) = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://")) else {
+        return (None, url.to_owned());
+    };
+    let end = rest.find(['/', '?']).unwrap_or(rest.len());
+    let (host, target) = rest.split_at(end);
+    let target = if target.starts_with('/') {
+        target.to_owned()
+    } else {
+        format!("/{target}")
+    };
+    (Some(host.to_owned()), target)
+}
+
+/// The request as a client would send it.
+fn head_of(question: &Question<'_>, host: Option<&str>, target: &str) -> String {
+    let has_host = question
+        .headers
+        .iter()
+        .any(|header| header.to_ascii_lowercase().starts_with("host:"));
+    let host = if has_host {
+        String::new()
+    } else {
+        format!("Host: {}\r\n", host.unwrap_or("localhost"))
+    };
+    let headers: String = question.headers.iter().map(|header| format!("{header}\r\n")).collect();
+    format!("{} {target} HTTP/1.1\r\n{host}{headers}\r\n", question.method)
+}
+
+/// Answers a look-up from the disk.
+fn look(base: &Base, lookup: Lookup<'_>) -> (Answer<()>, Option<String>) {
+    let links = match base.symlinks {
+        config::Symlinks::Never => Links::Never,
+        config::Symlinks::Owner => Links::SameOwner,
+        config::Symlinks::Inside => Links::Inside,
+        config::Symlinks::Any => Links::Any,
+    };
+    let resolved = std::fs::canonicalize(&base.path).unwrap_or_else(|_| base.path.clone());
+    let root = match Root::open(&resolved, links, false) {
+        Ok(root) => root,
+        Err(fault) => return (Answer::Missing, Some(format!("\"{}\": {fault}", base.path.display()))),
+    };
+    match root.find(lookup.path) {
+        Found::File(_) => (Answer::File(()), None),
+        Found::Directory => (Answer::Directory, None),
+        Found::Missing => (Answer::Missing, None),
+        Found::Denied => {
+            let part = String::from_utf8_lossy(root.refusing_component(lookup.path)).into_owned();
+            (Answer::Denied, Some(format!("\"{}\" refuses", base.path.join(part).display())))
+        }
+        Found::NotRegular => (Answer::NotRegular, None),
+        Found::Busy => (Answer::Busy, None),
+        Found::Failed(fault) => (Answer::Failed, Some(fault.to_string())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_is_split_into_host_and_target() {
+        for (url, host, target) in [
+            ("http://a.test/x?y", Some("a.test"), "/x?y"),
+            ("https://a.test:8443", Some("a.test:8443"), "/"),
+            ("http://a.test?q", Some("a.test"), "/?q"),
+            ("/x", None, "/x"),
+        ] {
+            assert_eq!(split(url), (host.map(str::to_owned), target.to_owned()), "{url}");
+        }
+    }
+}

@@ -1,0 +1,485 @@
+//! Why a request is answered as it is: the decision that the worker would make, made offline with each step told.
+//!
+//! Used by `anchorite explain`; does no I/O: whoever calls answers the look-ups.
+
+use super::facts::Facts;
+use super::log_format;
+use super::lookup::{Base, Stands};
+use super::plan::{Answer, Lookup, Outcome, Plan, Step};
+use super::trace::{Answered, Event, Mismatch};
+use super::{Chosen, Compiled, Door, Sites};
+use crate::config::Page;
+use crate::proto::status::Status;
+use std::os::unix::ffi::OsStrExt;
+
+/// What came of a request, and why.
+#[derive(Clone, Debug)]
+pub struct Explanation {
+    /// The number of the site.
+    pub site: usize,
+    /// What the answer is.
+    pub outcome: Outcome<()>,
+    lines: Vec<Line>,
+}
+
+/// One thing told: for people, and for programs.
+#[derive(Clone, Debug)]
+struct Line {
+    text: String,
+    members: Vec<(&'static str, Member)>,
+}
+
+#[derive(Clone, Debug)]
+enum Member {
+    Text(Vec<u8>),
+    Number(u64),
+    Truth(bool),
+}
+
+/// Decides about a request that came in at a door. `look` answers what is asked of the disk, perhaps with a note for the reader: the error, and the component of the
+/// path that refuses.
+pub fn explain<F>(
+    sites: &Sites,
+    door: Door,
+    facts: &Facts<'_>,
+    mut look: impl FnMut(&Base, Lookup<'_>) -> (Answer<F>, Option<String>),
+) -> Explanation {
+    let (number, chosen) = sites.choose(door, facts.host);
+    let site = sites.compiled(number);
+    let (mut plan, mut events, mut notes) = (Plan::default(), Vec::new(), Vec::new());
+    let mut step = plan.begin_traced::<F>(site, facts, &mut events);
+    let outcome = loop {
+        match step {
+            Step::Done(outcome) => break outcome,
+            Step::Ask => {
+                let lookup = plan.lookup();
+                let (answer, note) = match sites.directories().get(lookup.root.0) {
+                    Some(base) => look(base, lookup),
+                    None => (Answer::Missing, None),
+                };
+                notes.push(note);
+                step = plan.resume_traced(site, facts, answer, &mut events);
+            }
+        }
+    };
+    let mut lines = vec![site_line(site, number, chosen), path_line(facts)];
+    let mut notes = notes.into_iter();
+    lines.extend(events.iter().map(|event| {
+        let note = if matches!(event, Event::Answered(_)) {
+            notes.next().flatten()
+        } else {
+            None
+        };
+        event_line(event, note, sites, site, facts)
+    }));
+    let outcome = outcome.without_file();
+    lines.push(outcome_line(sites, &plan, facts, outcome));
+    lines.extend(change_lines(&plan));
+    Explanation {
+        site: number,
+        outcome,
+        lines,
+    }
+}
+
+impl Explanation {
+    /// A line for each step, for people.
+    pub fn text(&self) -> String {
+        self.lines.iter().map(|line| format!("{}\n", line.text)).collect()
+    }
+
+    /// A JSON object on a line for each step; `what` says which kind of step it is.
+    pub fn json(&self) -> String {
+        let mut out = Vec::new();
+        for line in &self.lines {
+            for (at, (name, member)) in line.members.iter().enumerate() {
+                out.extend_from_slice(if at == 0 { b"{\"" } else { b",\"" });
+                out.extend_from_slice(name.as_bytes());
+                out.extend_from_slice(b"\":");
+                member.write(&mut out);
+            }
+            out.extend_from_slice(b"}\n");
+        }
+        out.into_iter().map(char::from).collect()
+    }
+
+    /// Whether the request gets what it asked for: neither an error nor a refusal.
+    pub fn is_answered(&self) -> bool {
+        match self.outcome {
+            Outcome::File(()) | Outcome::Listing | Outcome::Redirect(_) | Outcome::Page(_) | Outcome::Allow => true,
+            Outcome::Status(status) | Outcome::ErrorPage(status, ()) | Outcome::Respond(status) => status.code() < 400,
+            Outcome::MethodNotAllowed => false,
+        }
+    }
+}
+
+impl Member {
+    fn write(&self, out: &mut Vec<u8>) {
+        match self {
+            Member::Text(text) => {
+                out.push(b'"');
+                log_format::json_text(text, usize::MAX, out);
+                out.push(b'"');
+            }
+            Member::Number(number) => out.extend_from_slice(number.to_string().as_bytes()),
+            Member::Truth(truth) => out.extend_from_slice(if *truth { b"true" } else { b"false" }),
+        }
+    }
+}
+
+impl Line {
+    fn new(what: &'static str, text: String) -> Line {
+        Line {
+            text,
+            members: vec![("what", Member::Text(what.into()))],
+        }
+    }
+
+    fn with(mut self, name: &'static str, text: impl AsRef<[u8]>) -> Line {
+        self.members.push((name, Member::Text(text.as_ref().to_vec())));
+        self
+    }
+
+    fn number(mut self, name: &'static str, number: impl TryInto<u64>) -> Line {
+        self.members.push((name, Member::Number(number.try_into().unwrap_or(u64::MAX))));
+        self
+    }
+
+    fn truth(mut self, name: &'static str, truth: bool) -> Line {
+        self.members.push((name, Member::Truth(truth)));
+        self
+    }
+
+    /// With the number of a rule, from 1, and where it stands.
+    fn rule(self, site: &Compiled, rule: usize) -> Line {
+        let place = place(site, rule);
+        self.number("rule", rule + 1).with("place", place)
+    }
+}
+
+impl<F> Outcome<F> {
+    fn without_file(self) -> Outcome<()> {
+        match self {
+            Outcome::File(_) => Outcome::File(()),
+            Outcome::Listing => Outcome::Listing,
+            Outcome::Redirect(status) => Outcome::Redirect(status),
+            Outcome::Status(status) | Outcome::ErrorPage(status, _) => Outcome::Status(status),
+            Outcome::Respond(status) => Outcome::Respond(status),
+            Outcome::Page(page) => Outcome::Page(page),
+            Outcome::Allow => Outcome::Allow,
+            Outcome::MethodNotAllowed => Outcome::MethodNotAllowed,
+        }
+    }
+}
+
+fn site_line(site: &Compiled, number: usize, chosen: Chosen) -> Line {
+    let name = site.site.name.first().map_or("", String::as_str);
+    let why = match chosen {
+        Chosen::Name => "has the host's name",
+        Chosen::Wildcard => "has a wildcard for the host",
+        Chosen::Default => "takes hosts that no site names",
+    };
+    Line::new("site", format!("site {} \"{}\": {why}", number + 1, shown(name.as_bytes())))
+        .number("site", number + 1)
+        .with("name", name)
+        .with("because", why)
+        .with("root", site.site.root.as_os_str().as_bytes())
+}
+
+fn path_line(facts: &Facts<'_>) -> Line {
+    Line::new("path", format!("path \"{}\"", shown(facts.path.bytes()))).with("path", facts.path.bytes())
+}
+
+fn event_line(event: &Event, note: Option<String>, sites: &Sites, site: &Compiled, facts: &Facts<'_>) -> Line {
+    let named = |rule: usize| format!("rule {} ({})", rule + 1, place(site, rule));
+    match event {
+        Event::Access { rule, refuses } => {
+            let client = facts.client.to_canonical();
+            let verb = if *refuses { "refuses" } else { "permits" };
+            Line::new("access", format!("{} {verb} client {client}", named(*rule)))
+                .rule(site, *rule)
+                .truth("permits", !refuses)
+        }
+        Event::Rule { rule, mismatch: None } => Line::new("rule", format!("{} matches", named(*rule)))
+            .rule(site, *rule)
+            .truth("matches", true),
+        Event::Rule {
+            rule,
+            mismatch: Some(mismatch),
+        } => {
+            let because = because(mismatch);
+            Line::new("rule", format!("{} does not match: {because}", named(*rule)))
+                .rule(site, *rule)
+                .truth("matches", false)
+                .with("because", because)
+        }
+        Event::Act { rule, act } => Line::new("act", format!("{} does \"{act}\"", named(*rule)))
+            .rule(site, *rule)
+            .with("act", act),
+        Event::Rewritten { rule, path, query } => {
+            let mut text = format!("{} makes the path \"{}\"", named(*rule), shown(path));
+            if let Some(query) = query {
+                text.push_str(&format!(", the query \"{}\"", shown(query)));
+            }
+            let line = Line::new("rewritten", text).rule(site, *rule).with("path", path);
+            match query {
+                Some(query) => line.with("query", query),
+                None => line,
+            }
+        }
+        Event::Candidate { rule, path, taken } => {
+            let verb = if *taken { "takes" } else { "passes over" };
+            Line::new("candidate", format!("{} {verb} \"{}\"", named(*rule), shown(path)))
+                .rule(site, *rule)
+                .with("path", path)
+                .truth("taken", *taken)
+        }
+        Event::Asked { root, path } => {
+            let full = full(sites, Lookup { root: *root, path });
+            Line::new("asked", format!("looks up \"{}\"", shown(&full))).with("file", full)
+        }
+        Event::Answered(answer) => {
+            let word = answer.word();
+            let text = note
+                .as_ref()
+                .map_or_else(|| format!("finds {word}"), |note| format!("finds {word}: {note}"));
+            let line = Line::new("answered", text).with("found", word);
+            match note {
+                Some(note) => line.with("note", note),
+                None => line,
+            }
+        }
+        Event::Hidden => Line::new("hidden", "a name in the path is hidden by \"hidden\"".to_owned()),
+        Event::NamesNoFile => Line::new(
+            "nameless",
+            "the path names no file: a segment of it holds a slash, or may not be put into a name".to_owned(),
+        ),
+    }
+}
+
+fn outcome_line(sites: &Sites, plan: &Plan, facts: &Facts<'_>, outcome: Outcome<()>) -> Line {
+    let file = full(sites, plan.lookup());
+    let line = |text: String| Line::new("answer", format!("answers {text}"));
+    let status = |status: Status| line(status.to_string()).number("status", status.code());
+    match outcome {
+        Outcome::File(()) => line(format!("with the file \"{}\"", shown(&file)))
+            .number("status", 200u16)
+            .with("file", file),
+        Outcome::Listing => line(format!("with the listing of \"{}\"", shown(&file)))
+            .number("status", 200u16)
+            .with("listing", file),
+        Outcome::Redirect(code) => {
+            let mut location = Vec::new();
+            plan.location(facts, &mut location);
+            line(format!("{code}, Location: {}", shown(&location)))
+                .number("status", code.code())
+                .with("location", location)
+        }
+        Outcome::Status(code) | Outcome::ErrorPage(code, ()) => status(code),
+        Outcome::Respond(code) => match plan.body() {
+            Some(body) => status(code).with("body", body),
+            None => status(code),
+        },
+        Outcome::Page(page) => {
+            let name = match page {
+                Page::Status => "status",
+                Page::Metrics => "metrics",
+                Page::Health => "health",
+            };
+            line(format!("with the page \"{name}\""))
+                .number("status", 200u16)
+                .with("page", name)
+        }
+        Outcome::Allow => status(Status::NO_CONTENT).with("allow", super::plan::ALLOW),
+        Outcome::MethodNotAllowed => status(Status::METHOD_NOT_ALLOWED).with("allow", super::plan::ALLOW),
+    }
+}
+
+fn change_lines(plan: &Plan) -> Vec<Line> {
+    let changes = plan.changes();
+    let header = |(name, value): &(std::sync::Arc<str>, std::sync::Arc<[u8]>)| {
+        let text = match value.is_empty() {
+            true => format!("removes header {name}"),
+            false => format!("sets header {name}: {}", shown(value)),
+        };
+        Line::new("header", text).with("name", name.as_bytes()).with("value", value)
+    };
+    let mut lines: Vec<Line> = changes.headers.iter().map(header).collect();
+    if let Some(expires) = changes.expires {
+        lines.push(Line::new("expires", format!("expires in {} s", expires.as_secs())).number("seconds", expires.as_secs()));
+    }
+    if let Some(body) = changes.body {
+        lines.push(Line::new("body", format!("takes a body of at most {body} bytes")).number("bytes", body));
+    }
+    lines
+}
+
+fn because(mismatch: &Mismatch) -> String {
+    match mismatch {
+        Mismatch::Method => "method".to_owned(),
+        Mismatch::Client => "client".to_owned(),
+        Mismatch::Host => "host".to_owned(),
+        Mismatch::RequestHeader(name) => format!("request_header {name}"),
+        Mismatch::Path => "path".to_owned(),
+        Mismatch::Regex => "regex".to_owned(),
+        Mismatch::Exists => "exists".to_owned(),
+    }
+}
+
+impl Answered {
+    fn word(self) -> &'static str {
+        match self {
+            Answered::Stands(Stands::File) => "a regular file",
+            Answered::Stands(Stands::Directory) => "a directory",
+            Answered::Stands(Stands::Nothing) => "nothing",
+            Answered::Stands(Stands::Other) => "neither file nor directory",
+            Answered::Denied => "permission denied",
+            Answered::Busy => "no answer now",
+            Answered::Failed => "an error",
+        }
+    }
+}
+
+/// `FILE:LINE` of a rule.
+fn place(site: &Compiled, rule: usize) -> String {
+    site.site
+        .rules
+        .get(rule)
+        .map_or_else(String::new, |rule| format!("{}:{}", rule.place.file, rule.place.line))
+}
+
+/// The whole path of a look-up.
+fn full(sites: &Sites, lookup: Lookup<'_>) -> Vec<u8> {
+    let base = sites.directories().get(lookup.root.0);
+    let mut path = base.map(|base| base.path.as_os_str().as_bytes().to_vec()).unwrap_or_default();
+    if !lookup.path.is_empty() {
+        if !path.ends_with(b"/") {
+            path.push(b'/');
+        }
+        path.extend_from_slice(lookup.path);
+    }
+    path
+}
+
+/// As it may stand on a terminal.
+fn shown(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes)
+        .chars()
+        .flat_map(|character| {
+            let plain = !character.is_control() && character != '"' && character != '\\';
+            plain
+                .then_some(character)
+                .into_iter()
+                .chain(character.escape_default().filter(move |_| !plain))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Act, Directory, Network, Rule, RulePlace, Template};
+    use crate::site::facts::tests::Asked;
+    use crate::site::template::tests::template;
+    use crate::site::tests::site;
+
+    fn rule(line: u32, path: &str, act: Option<Act>) -> Rule {
+        let mut rule = Rule {
+            act,
+            place: RulePlace {
+                file: "a.toml".into(),
+                line,
+            },
+            ..Rule::default()
+        };
+        rule.matchers.path = vec![path.into()];
+        rule
+    }
+
+    fn explained(target: &str) -> Explanation {
+        let mut first = site(&["b.test"]);
+        first.rules = Vec::new();
+        let mut second = site(&["*.test", "a.test"]);
+        let mut header = rule(3, "/*", None);
+        header.changes.header.push(("X-A".into(), template("{path}\u{1b}")));
+        let mut deny = rule(5, "/secret/*", None);
+        deny.changes.deny = vec![Network {
+            address: [192, 0, 2, 0].into(),
+            bits: 24,
+        }];
+        let icons = Directory {
+            base: "/icons".into(),
+            rest: Template::default(),
+        };
+        second.rules = vec![
+            header,
+            deny,
+            rule(9, "/icons/*", Some(Act::Alias(icons))),
+            rule(12, "*.old", Some(Act::Rewrite(template("/new?a=1")))),
+        ];
+        let sites = Sites::new(vec![first, second]);
+        let asked = Asked::get(target);
+        explain::<()>(&sites, Door::default(), &asked.facts(), |base, lookup| {
+            match (base.path.to_str(), lookup.path) {
+                (Some("/icons"), b"x.png") => (Answer::File(()), None),
+                (Some("/icons"), b"no") => (Answer::Denied, Some("open \"/icons\": permission denied".into())),
+                _ => (Answer::Missing, None),
+            }
+        })
+    }
+
+    #[test]
+    fn every_step_is_told() {
+        assert_eq!(
+            explained("/icons/x.png").text(),
+            "site 2 \"*.test\": has the host's name\n\
+             path \"/icons/x.png\"\n\
+             rule 1 (a.toml:3) matches\n\
+             rule 2 (a.toml:5) does not match: path\n\
+             rule 3 (a.toml:9) matches\n\
+             rule 3 (a.toml:9) does \"alias\"\n\
+             looks up \"/icons/x.png\"\n\
+             finds a regular file\n\
+             answers with the file \"/icons/x.png\"\n\
+             sets header X-A: /icons/x.png%1B\n"
+        );
+        let text = explained("/icons/no").text();
+        assert!(
+            text.contains("finds permission denied: open \"/icons\": permission denied\nanswers 403 Forbidden\n"),
+            "{text}"
+        );
+        let text = explained("/x.old").text();
+        assert!(
+            text.contains("rule 4 (a.toml:12) makes the path \"/new\", the query \"a=1\"\n"),
+            "{text}"
+        );
+        let text = explained("/secret/x").text();
+        assert!(text.contains("rule 2 (a.toml:5) refuses client 192.0.2.1\n"), "{text}");
+        assert!(text.contains("answers 403 Forbidden\n"), "{text}");
+        assert!(explained("/.git").text().contains("hidden"));
+        assert!(explained("/a%2Fb").text().contains("names no file"));
+        assert!(!explained("/%1b%5b2J%0d%0a%22").text().contains(['\u{1b}', '\r']));
+    }
+
+    #[test]
+    fn every_line_is_json() {
+        for target in [
+            "/icons/x.png",
+            "/icons/no",
+            "/icons",
+            "/x.old",
+            "/secret/x",
+            "/.git",
+            "/a%2Fb",
+            "/%ff%22%0d",
+        ] {
+            let explanation = explained(target);
+            for line in explanation.json().lines() {
+                let value: serde_json::Value = serde_json::from_str(line).unwrap_or_else(|fault| panic!("{line}: {fault}"));
+                assert!(value["what"].is_string(), "{line}");
+            }
+        }
+        assert!(explained("/icons/x.png").is_answered());
+        assert!(!explained("/nothing").is_answered());
+    }
+}
