@@ -24,7 +24,10 @@ pub(super) fn leave_out_of_reach(server: &mut Server, rootless: bool) -> bool {
 #[derive(Default)]
 pub(super) struct Control {
     listener: Option<(OwnedFd, PathBuf)>,
-    clients: [Option<OwnedFd>; CLIENTS_MAX],
+    /// Each with its number: that of its place, plus a multiple of [`CLIENTS_MAX`] which changes with each one that takes it,
+    /// so that nobody gets the answer of one who has gone.
+    clients: [Option<(u64, OwnedFd)>; CLIENTS_MAX],
+    taken: u64,
 }
 
 impl Control {
@@ -41,6 +44,7 @@ impl Control {
         Ok(Control {
             listener: Some((listener, path.to_owned())),
             clients: Default::default(),
+            taken: 0,
         })
     }
 
@@ -48,37 +52,40 @@ impl Control {
         self.listener.as_ref().map(|(listener, _)| listener.as_fd())
     }
 
-    /// Accepts one client, whose token becomes `tokens` and its place; one too many is turned away.
+    /// Accepts one client, whose token becomes `tokens` and its number, below [`NUMBERS`]; one too many is turned away.
     pub(super) fn accept(&mut self, poller: &Poller, tokens: u64) {
         let Some(Ok(client)) = self.listener.as_ref().map(|(listener, _)| socket::accept_local(listener)) else {
             return;
         };
-        if let Some((place, free)) = (0..).zip(&mut self.clients).find(|(_, client)| client.is_none())
-            && poller.add(&client, Interest::Input, tokens + place).is_ok()
-        {
-            *free = Some(client);
+        let Some((place, free)) = (0..).zip(&mut self.clients).find(|(_, client)| client.is_none()) else {
+            return;
+        };
+        self.taken += 1;
+        let number = (self.taken * PLACES + place) % NUMBERS;
+        if poller.add(&client, Interest::Input, tokens + number).is_ok() {
+            *free = Some((number, client));
         }
     }
 
     /// The order of a client; what is no order, or the client's end, ends the connection.
     pub(super) fn receive(&mut self, client: u64) -> Option<Order> {
-        let place = usize::try_from(client).ok()?;
+        let place = self.place(client)?;
         let mut buffer = [0; 16];
-        let result = socket::receive_packet(self.clients.get(place)?.as_ref()?, &mut buffer);
+        let (_, socket) = place.as_ref()?;
+        let result = socket::receive_packet(socket, &mut buffer);
         if matches!(&result, Err(fault) if fault.kind() == io::ErrorKind::WouldBlock) {
             return None;
         }
         let order = result.ok().and_then(|length| Order::decode(buffer.get(..length)?));
         if order.is_none() {
-            self.clients[place] = None;
+            *place = None;
         }
         order
     }
 
     /// Answers a client and ends its connection. One that does not take its answer loses it: nothing waits for it.
     pub(super) fn answer(&mut self, client: u64, outcome: &Result<String, String>) {
-        let place = usize::try_from(client).ok();
-        let Some(client) = place.and_then(|place| self.clients.get_mut(place)).and_then(Option::take) else {
+        let Some((_, client)) = self.place(client).and_then(Option::take) else {
             return;
         };
         for packet in control::packets(outcome) {
@@ -88,9 +95,15 @@ impl Control {
         }
     }
 
+    /// Where a client is, unless it has gone.
+    fn place(&mut self, client: u64) -> Option<&mut Option<(u64, OwnedFd)>> {
+        let is_it = |place: &&mut Option<(u64, OwnedFd)>| place.as_ref().is_some_and(|(number, _)| *number == client);
+        self.clients.iter_mut().find(is_it)
+    }
+
     /// Answers everyone who is still connected: the service ends.
     pub(super) fn answer_all(&mut self, outcome: &Result<String, String>) {
-        (0..).zip(0..CLIENTS_MAX).for_each(|(client, _)| self.answer(client, outcome));
+        (0..NUMBERS).for_each(|client| self.answer(client, outcome));
     }
 }
 
@@ -104,3 +117,7 @@ impl Drop for Control {
 
 /// Clients at a time.
 const CLIENTS_MAX: usize = 16;
+const PLACES: u64 = 16;
+
+/// Numbers of clients: so many tokens lie free for them.
+const NUMBERS: u64 = 15 * PLACES;

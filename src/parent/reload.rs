@@ -28,6 +28,8 @@ pub(super) struct Source {
     /// Directories by the names the configuration has for them, and what they were when they were shown.
     pub(super) watched: Vec<(PathBuf, Option<(u64, u64)>)>,
     pub(super) looked: u64,
+    /// What those directories were when a reload was last tried for their sake.
+    pub(super) tried: Vec<Option<(u64, u64)>>,
     /// Another reload was asked for while one was under way, by these clients: the file may have changed since it was read.
     pub(super) again: Option<Vec<u64>>,
 }
@@ -135,8 +137,15 @@ impl Source {
             return None;
         }
         self.looked = now;
-        let changed = |(path, shown): &&(PathBuf, Option<(u64, u64)>)| proc::inode(path).is_some_and(|found| Some(found) != *shown);
-        self.watched.iter().find(changed).map(|(path, _)| path.clone())
+        let found: Vec<_> = self.watched.iter().map(|(path, _)| proc::inode(path)).collect();
+        let changed = |((_, shown), found): &(&(PathBuf, _), &Option<_>)| found.is_some() && *found != shown;
+        let (path, _) = self.watched.iter().zip(&found).find(changed).map(|(watched, _)| watched)?;
+        let path = path.clone();
+        // What a reload failed for is not tried again before something changes.
+        (self.tried != found).then(|| {
+            self.tried = found;
+            path
+        })
     }
 }
 

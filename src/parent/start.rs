@@ -101,7 +101,8 @@ fn start(mut config: Config, file: Option<PathBuf>, legacy: Option<&Legacy>, ann
         }) => (Some((workers, generation)), control, Some(counters), listeners),
         None => (None, None, None, handed_over.clone()),
     };
-    let manager = Manager::open()?;
+    // One that is not there, as where the variable was left over, is no reason not to serve.
+    let manager = Manager::open().inspect_err(|why| announce(why)).unwrap_or_default();
     let fixed = Fixed::of(&config);
     if control::leave_out_of_reach(&mut config.server, identity.rootless) {
         announce("no control socket or pid file in /run/anchorite, which this user cannot write: [server] can name other places");
@@ -142,6 +143,7 @@ fn start(mut config: Config, file: Option<PathBuf>, legacy: Option<&Legacy>, ann
         fixed,
         watched: Vec::new(),
         looked: clock::monotonic_ms(),
+        tried: Vec::new(),
         again: None,
     };
     let mut supervisor = Supervisor::start(nursery, source, signals, control, manager, first, before)?;

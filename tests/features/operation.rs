@@ -154,6 +154,28 @@ fn a_root_that_is_replaced_is_seen_without_a_reload() {
 }
 
 #[test]
+fn a_root_that_is_replaced_while_the_file_is_bad_is_tried_once_and_served_after_the_reload() {
+    let root = Root::with_index();
+    let configuration = Configuration::of(&root.path());
+    let server = Server::run(&configuration);
+    let text = fs::read_to_string(server.configuration()).unwrap();
+    fs::write(server.configuration(), text + "[limit]\n").unwrap();
+    fs::rename(root.path(), root.base().join("old")).unwrap();
+    root.file("index.html", "new\n");
+    let failures = || {
+        let log = fs::read_to_string(server.home().join("error.log")).unwrap();
+        log.matches("stays as it was").count()
+    };
+    assert!(wait_until(PATIENCE, || failures() > 0).is_some());
+    std::thread::sleep(Duration::from_secs(3));
+    assert_eq!(failures(), 1);
+    assert_eq!(server.get("/").text(), "index\n");
+    server.configure(&configuration);
+    server.order(&["reload"]).must_be_done();
+    assert_eq!(server.get("/").text(), "new\n");
+}
+
+#[test]
 fn a_hundred_reloads_under_load_fail_no_request_and_leak_nothing() {
     let root = Root::with_index();
     let server = Server::run(&Configuration::of(&root.path()).limits("drain_timeout = \"2s\""));
