@@ -9,6 +9,7 @@
 mod act;
 mod danger;
 mod diagnostic;
+mod directories;
 mod directory;
 mod document;
 mod dump;
@@ -36,6 +37,7 @@ mod template;
 
 pub use crate::role::Layer;
 pub use diagnostic::{Diagnostic, Diagnostics, Place};
+pub use directories::{Base, directories};
 pub use dump::dump;
 pub use listen::Listen;
 pub use locate::control_socket;

