@@ -158,7 +158,8 @@ fn a_layer_that_may_be_missing_and_is_there_is_used() {
 fn without_user_namespaces(jail: &str) -> Tampered {
     let root = Root::with_index();
     let home = tempfile::tempdir().unwrap();
-    fs::set_permissions(home.path(), Permissions::from_mode(0o777)).unwrap();
+    std::os::unix::fs::chown(home.path(), Some(4242), Some(4242)).unwrap();
+    fs::set_permissions(home.path(), Permissions::from_mode(0o755)).unwrap();
     let program = home.path().join("anchorite");
     fs::copy(env!("CARGO_BIN_EXE_anchorite"), &program).unwrap();
     fs::set_permissions(&program, Permissions::from_mode(0o755)).unwrap();
