@@ -126,24 +126,14 @@ fn compile(file: &Path, role: &str, arch: TargetArch) -> Result<Filters> {
     check(&[&allow, &enosys, &deny])?;
     if !deny.is_empty() {
         let list = filter(&deny, json!("allow"), json!({ "errno": EPERM }), arch)?;
-        return Ok(Filters {
-            calls,
-            list: deny_x32(list, arch),
-            proof: Vec::new(),
-            enosys: Vec::new(),
-        });
+        return Ok(Filters { calls, list: deny_x32(list, arch), proof: Vec::new(), enosys: Vec::new() });
     }
     // The kernel takes the most severe answer of all filters: what the first answers with ENOSYS, the second must let pass.
     let passed: Vec<Call> = allow.iter().chain(&enosys).cloned().collect();
     let list = filter(&passed, json!("kill_process"), json!("allow"), arch)?;
     let proof = filter(&passed, json!({ "errno": EPERM }), json!("allow"), arch)?;
     let enosys = filter(&enosys, json!("allow"), json!({ "errno": ENOSYS }), arch)?;
-    Ok(Filters {
-        calls,
-        list,
-        proof,
-        enosys,
-    })
+    Ok(Filters { calls, list, proof, enosys })
 }
 
 /// Refuses what seccompiler would take in silence: one call in two rules (it keeps the narrower only), an empty reason.
@@ -172,11 +162,7 @@ fn filter(calls: &[Call], otherwise: Value, matched: Value, arch: TargetArch) ->
                 .flatten()
                 .map(|argument| json!({ "index": argument.index, "type": argument.width, "op": argument.op, "val": argument.val }))
                 .collect();
-            if args.is_empty() {
-                json!({ "syscall": call.syscall })
-            } else {
-                json!({ "syscall": call.syscall, "args": args })
-            }
+            if args.is_empty() { json!({ "syscall": call.syscall }) } else { json!({ "syscall": call.syscall, "args": args }) }
         })
         .collect();
     let document = json!({ "filter": { "mismatch_action": otherwise, "match_action": matched, "filter": rules } }).to_string();
@@ -205,11 +191,7 @@ fn deny_x32(list: BpfProgram, arch: TargetArch) -> BpfProgram {
 /// Writes one role's `pub static NAME: Policy`.
 fn write_role(out: &mut String, role: &str, stanza: &Stanza, filters: &Filters) -> Result<()> {
     writeln!(out, "pub(super) static {}: Policy = Policy {{", role.to_uppercase())?;
-    writeln!(
-        out,
-        "name: {role:?}, purpose: {:?}, sees: {:?}, user: User::{:?},",
-        stanza.purpose, stanza.sees, stanza.user
-    )?;
+    writeln!(out, "name: {role:?}, purpose: {:?}, sees: {:?}, user: User::{:?},", stanza.purpose, stanza.sees, stanza.user)?;
     for (field, grants) in [
         ("capabilities", &stanza.capabilities),
         ("namespaces", &stanza.namespaces),
@@ -231,21 +213,13 @@ fn write_role(out: &mut String, role: &str, stanza: &Stanza, filters: &Filters) 
         write!(out, "Limit {{ name: {name:?}, value: {value}, reason: {reason:?} }},")?;
     }
     writeln!(out, "],")?;
-    for (field, calls) in [
-        ("allow", &filters.calls.allow),
-        ("enosys", &filters.calls.enosys),
-        ("deny", &filters.calls.deny),
-    ] {
+    for (field, calls) in [("allow", &filters.calls.allow), ("enosys", &filters.calls.enosys), ("deny", &filters.calls.deny)] {
         write!(out, "{field}: &[")?;
         for call in calls.iter().flatten() {
             write!(out, "Call {{ name: {:?}, reason: {:?}, arguments: &[", call.syscall, call.comment)?;
             for argument in call.args.iter().flatten() {
                 let condition = condition(argument)?;
-                write!(
-                    out,
-                    "Argument {{ index: {}, {condition}, reason: {:?} }},",
-                    argument.index, argument.comment
-                )?;
+                write!(out, "Argument {{ index: {}, {condition}, reason: {:?} }},", argument.index, argument.comment)?;
             }
             write!(out, "] }},")?;
         }
@@ -254,11 +228,7 @@ fn write_role(out: &mut String, role: &str, stanza: &Stanza, filters: &Filters) 
     for (field, program) in [("list", &filters.list), ("proof", &filters.proof), ("answered", &filters.enosys)] {
         write!(out, "{field}: &[")?;
         for step in program {
-            write!(
-                out,
-                "Instruction {{ code: {}, jt: {}, jf: {}, k: {} }},",
-                step.code, step.jt, step.jf, step.k
-            )?;
+            write!(out, "Instruction {{ code: {}, jt: {}, jf: {}, k: {} }},", step.code, step.jt, step.jf, step.k)?;
         }
         writeln!(out, "],")?;
     }
@@ -273,11 +243,7 @@ fn condition(argument: &Argument) -> Result<String> {
         "qword" => u64::MAX,
         other => return Err(format!("unknown width \"{other}\"").into()),
     };
-    let mask = if argument.op.as_str() == Some("eq") {
-        Some(bits)
-    } else {
-        argument.op.get("masked_eq").and_then(Value::as_u64)
-    };
+    let mask = if argument.op.as_str() == Some("eq") { Some(bits) } else { argument.op.get("masked_eq").and_then(Value::as_u64) };
     let mask = mask.ok_or_else(|| format!("the operator {} is not eq or masked_eq", argument.op))? & bits;
     Ok(format!("mask: {mask}, value: {}", argument.val))
 }

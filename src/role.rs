@@ -54,11 +54,7 @@ impl Layer {
 
     /// That it is missing, and what brings it.
     pub fn is_missing(self) -> String {
-        format!(
-            "the layer \"{}\" is missing (since {}), and jail.allow_missing does not name it",
-            self.name(),
-            self.since()
-        )
+        format!("the layer \"{}\" is missing (since {}), and jail.allow_missing does not name it", self.name(), self.since())
     }
 
     /// The kernel that brings it.

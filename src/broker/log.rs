@@ -89,11 +89,7 @@ impl Log {
             let count = self.born.poller.wait(self.timeout())?;
             for index in 0..count {
                 let Some(ready) = self.born.poller.ready(index) else { continue };
-                let goes_on = if ready.token == PARENT {
-                    self.obey()?
-                } else {
-                    self.take_lines(ready.token, &mut buffer)?
-                };
+                let goes_on = if ready.token == PARENT { self.obey()? } else { self.take_lines(ready.token, &mut buffer)? };
                 if !goes_on {
                     return Ok(());
                 }
@@ -123,11 +119,7 @@ impl Log {
             match self.born.parent.receive_from_parent() {
                 Received::Message(ToLog::Files { numbers }, descriptors) => {
                     for (number, descriptor) in numbers.into_iter().zip(descriptors) {
-                        let sink = if number == SYSLOG {
-                            Sink::syslog(descriptor, self.born.cell.parent)
-                        } else {
-                            Sink::file(descriptor)
-                        };
+                        let sink = if number == SYSLOG { Sink::syslog(descriptor, self.born.cell.parent) } else { Sink::file(descriptor) };
                         self.put(number, sink);
                     }
                 }
@@ -144,13 +136,7 @@ impl Log {
                 Received::Message(ToLog::Channel { worker }, descriptors) => {
                     for channel in descriptors.into_iter().map(Channel::from) {
                         self.born.poller.add(&channel, Interest::Input, self.next_token)?;
-                        let sender = Sender {
-                            worker,
-                            channel,
-                            since: 0,
-                            lines: 0,
-                            suppressed: 0,
-                        };
+                        let sender = Sender { worker, channel, since: 0, lines: 0, suppressed: 0 };
                         self.senders.insert(self.next_token, sender);
                         self.next_token += 1;
                     }
@@ -304,11 +290,7 @@ impl Log {
             return;
         }
         let (file, errno) = self.why;
-        let message = ToParent::Lost {
-            lines: self.lost,
-            file,
-            errno,
-        };
+        let message = ToParent::Lost { lines: self.lost, file, errno };
         if self.born.parent.send(&message, &[]).is_ok() {
             self.lost = 0;
         }

@@ -37,12 +37,7 @@ impl Sink {
 
     /// `pid` is the one that syslog is told.
     pub(super) fn syslog(socket: OwnedFd, pid: i32) -> Sink {
-        Sink::Syslog {
-            socket,
-            syslog: Syslog::new(pid),
-            datagram: Vec::new(),
-            dead: None,
-        }
+        Sink::Syslog { socket, syslog: Syslog::new(pid), datagram: Vec::new(), dead: None }
     }
 
     /// Whether the parent has to connect anew.
@@ -55,10 +50,7 @@ impl Sink {
         match self {
             Sink::File { file, rest } => {
                 if let Some(errno) = finish(file, rest) {
-                    return Err(Loss {
-                        lines: count(lines),
-                        errno,
-                    });
+                    return Err(Loss { lines: count(lines), errno });
                 }
                 let (written, fault) = write_all(file, lines);
                 let Some(errno) = fault else { return Ok(()) };
@@ -72,12 +64,7 @@ impl Sink {
                 rest.extend_from_slice(torn);
                 Err(Loss { lines: count(lost), errno })
             }
-            Sink::Syslog {
-                socket,
-                syslog,
-                datagram,
-                dead,
-            } => {
+            Sink::Syslog { socket, syslog, datagram, dead } => {
                 let mut loss = Loss { lines: 0, errno: 0 };
                 for line in lines.split_inclusive(|byte| *byte == b'\n') {
                     let errno = dead.or_else(|| {
@@ -163,8 +150,7 @@ mod tests {
         let mut received = Vec::new();
         let mut drain = |received: &mut Vec<u8>| while theirs.by_ref().take(1 << 20).read_to_end(received).is_ok_and(|count| count > 0) {};
         drain(&mut received);
-        sink.append(Level::Info, line.as_bytes())
-            .unwrap_or_else(|_| panic!("there is room again"));
+        sink.append(Level::Info, line.as_bytes()).unwrap_or_else(|_| panic!("there is room again"));
         drain(&mut received);
         let text = String::from_utf8(received).unwrap();
         assert!(text.split_inclusive('\n').all(|found| found == line), "a torn line");

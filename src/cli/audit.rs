@@ -48,17 +48,10 @@ struct Facts {
 /// Every process of every service that runs: parents are known by their title, the others by being their children.
 fn rows() -> Vec<Row> {
     let mut rows = Vec::new();
-    let all: Vec<(i32, String)> = proc::processes()
-        .into_iter()
-        .filter_map(|pid| Some((pid, proc::command_line(pid)?)))
-        .collect();
+    let all: Vec<(i32, String)> = proc::processes().into_iter().filter_map(|pid| Some((pid, proc::command_line(pid)?))).collect();
     for (pid, title) in all.iter().filter(|(_, title)| title.starts_with(PARENT_TITLE)) {
         let Ok(parent) = proc::status(*pid) else { continue };
-        let service = Service {
-            pid: *pid,
-            status: parent.clone(),
-            missing: missing(title),
-        };
+        let service = Service { pid: *pid, status: parent.clone(), missing: missing(title) };
         rows.push(service.row(*pid, title.clone(), parent));
         for (child, title) in &all {
             // One that has ended since is no process of the service.
@@ -89,43 +82,19 @@ impl Service {
             Some(role) => {
                 let (uid, gid) = (status.uids[0], status.gids[0]);
                 let rootless = self.status.uids[0] != 0;
-                let expected_ids = if rootless {
-                    (self.status.uids[0], self.status.gids[0])
-                } else {
-                    (uid, gid)
-                };
-                let identity = Identity {
-                    uid: expected_ids.0,
-                    gid: expected_ids.1,
-                    rootless,
-                };
-                let expected = Expected {
-                    identity,
-                    inherited_filters: self.status.seccomp_filters,
-                    missing: &self.missing,
-                };
+                let expected_ids = if rootless { (self.status.uids[0], self.status.gids[0]) } else { (uid, gid) };
+                let identity = Identity { uid: expected_ids.0, gid: expected_ids.1, rootless };
+                let expected = Expected { identity, inherited_filters: self.status.seccomp_filters, missing: &self.missing };
                 faults.extend(verify::faults(role, &status, &expected));
                 faults.extend(
-                    self.missing
-                        .iter()
-                        .map(|layer| format!("the layer \"{}\" is missing, as jail.allow_missing lets it", layer.name())),
+                    self.missing.iter().map(|layer| format!("the layer \"{}\" is missing, as jail.allow_missing lets it", layer.name())),
                 );
                 if let Err(fault) = self.audit_confined(role, pid, &mut facts, &mut faults) {
-                    faults.push(format!(
-                        "not all of /proc/{pid} can be read: {fault} (run as root, or as the user of the service)"
-                    ));
+                    faults.push(format!("not all of /proc/{pid} can be read: {fault} (run as root, or as the user of the service)"));
                 }
             }
         }
-        Row {
-            service: self.pid,
-            pid,
-            title,
-            role,
-            status,
-            facts,
-            faults,
-        }
+        Row { service: self.pid, pid, title, role, status, facts, faults }
     }
 
     /// The parent: exactly the capabilities of its policy, or none when it is not root, and its filter.
@@ -181,11 +150,7 @@ impl Service {
             Err(fault) if fault.kind() == io::ErrorKind::PermissionDenied && self.status.uids[0] != 0 => {}
             Err(fault) => return Err(fault),
         }
-        faults.extend(
-            proc::doubtful_mappings(pid)?
-                .into_iter()
-                .map(|mapping| format!("executable memory that is no file's: {mapping}")),
-        );
+        faults.extend(proc::doubtful_mappings(pid)?.into_iter().map(|mapping| format!("executable memory that is no file's: {mapping}")));
         Ok(())
     }
 }
@@ -233,12 +198,11 @@ fn print_table(rows: &[Row], unconfined: usize) {
             row.pid,
             row.role.map_or("?", Role::name),
             format!("{}:{}", status.uids[1], status.gids[1]),
-            status
-                .capabilities
-                .iter()
-                .map(|set| set.count_ones())
-                .max()
-                .map_or_else(String::new, |count| if count == 0 { "none".to_owned() } else { count.to_string() }),
+            status.capabilities.iter().map(|set| set.count_ones()).max().map_or_else(String::new, |count| if count == 0 {
+                "none".to_owned()
+            } else {
+                count.to_string()
+            }),
             if status.no_new_privs { "yes" } else { "no" },
             status.seccomp,
             status.seccomp_filters,
@@ -257,9 +221,7 @@ fn print_table(rows: &[Row], unconfined: usize) {
     } else {
         println!("NOT CONFINED as the policy says: {unconfined} of {} processes", rows.len());
     }
-    if rows
-        .iter()
-        .any(|row| matches!(row.role, Some(Role::Worker | Role::Log)) && row.faults.is_empty() && row.facts.descriptors.is_none())
+    if rows.iter().any(|row| matches!(row.role, Some(Role::Worker | Role::Log)) && row.faults.is_empty() && row.facts.descriptors.is_none())
     {
         println!("their descriptors could not be read: the kernel shows them to root only");
     }
@@ -274,12 +236,8 @@ fn print_json(rows: &[Row], unconfined: usize) {
 fn json_row(row: &Row) -> String {
     let status = &row.status;
     let list = |values: &[u32]| values.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
-    let capabilities: Vec<String> = status
-        .capabilities
-        .iter()
-        .zip(CAPABILITY_SETS)
-        .map(|(set, name)| format!("\"{name}\":\"{set:016x}\""))
-        .collect();
+    let capabilities: Vec<String> =
+        status.capabilities.iter().zip(CAPABILITY_SETS).map(|(set, name)| format!("\"{name}\":\"{set:016x}\"")).collect();
     let faults: Vec<String> = row.faults.iter().map(|fault| quoted(fault)).collect();
     let namespaces: Vec<String> = row.facts.namespaces.iter().map(|name| quoted(name)).collect();
     format!(

@@ -19,11 +19,7 @@ pub(super) fn main(file: &Path, dump: bool) -> u8 {
         return 0;
     }
     // What a running service listens on is no conflict with it.
-    let status = config
-        .server
-        .control_socket
-        .as_deref()
-        .and_then(|path| control::ask(path, Order::Status { json: true }).ok());
+    let status = config.server.control_socket.as_deref().and_then(|path| control::ask(path, Order::Status { json: true }).ok());
     let owned = |address: &str| status.as_ref().is_some_and(|status| status.contains(&format!("\"{address}\"")));
     let faults = parent::check(config, owned);
     for fault in &faults {

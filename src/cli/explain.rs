@@ -42,11 +42,7 @@ fn answer(file: &Path, question: &Question<'_>) -> Result<(String, bool), String
     let (host, target) = split(question.url);
     let head = head_of(question, host.as_deref(), &target);
     let mut space = head::field_space();
-    let limits = HeadLimits {
-        request_line: 65536,
-        header_bytes: 1 << 20,
-        header_count: 256,
-    };
+    let limits = HeadLimits { request_line: 65536, header_bytes: 1 << 20, header_count: 256 };
     let request = head::parse(head.as_bytes(), &mut space, &limits).map_err(|reject| format!("{}: {}", reject.status, reject.why))?;
     let mut path = Target::default();
     target::parse_into(request.path, &mut path).map_err(|reject| format!("{}: {}", reject.status, reject.why))?;
@@ -64,25 +60,14 @@ fn split(url: &str) -> (Option<String>, String) {
     };
     let end = rest.find(['/', '?']).unwrap_or(rest.len());
     let (host, target) = rest.split_at(end);
-    let target = if target.starts_with('/') {
-        target.to_owned()
-    } else {
-        format!("/{target}")
-    };
+    let target = if target.starts_with('/') { target.to_owned() } else { format!("/{target}") };
     (Some(host.to_owned()), target)
 }
 
 /// The request as a client would send it.
 fn head_of(question: &Question<'_>, host: Option<&str>, target: &str) -> String {
-    let has_host = question
-        .headers
-        .iter()
-        .any(|header| header.to_ascii_lowercase().starts_with("host:"));
-    let host = if has_host {
-        String::new()
-    } else {
-        format!("Host: {}\r\n", host.unwrap_or("localhost"))
-    };
+    let has_host = question.headers.iter().any(|header| header.to_ascii_lowercase().starts_with("host:"));
+    let host = if has_host { String::new() } else { format!("Host: {}\r\n", host.unwrap_or("localhost")) };
     let headers: String = question.headers.iter().map(|header| format!("{header}\r\n")).collect();
     format!("{} {target} HTTP/1.1\r\n{host}{headers}\r\n", question.method)
 }

@@ -142,21 +142,8 @@ pub fn main() -> u8 {
         Command::Reopen { configuration } => control::main(&configuration.file, Order::Reopen),
         Command::Status { configuration, json } => control::main(&configuration.file, Order::Status { json }),
         Command::Site { configuration, order } => site::main(&configuration.file, &order),
-        Command::Explain {
-            url,
-            configuration,
-            method,
-            client,
-            headers,
-            json,
-        } => {
-            let question = explain::Question {
-                url: &url,
-                method: &method,
-                client,
-                headers: &headers,
-                json,
-            };
+        Command::Explain { url, configuration, method, client, headers, json } => {
+            let question = explain::Question { url: &url, method: &method, client, headers: &headers, json };
             explain::main(&configuration.file, &question)
         }
         Command::Audit { json } => audit::main(json),

@@ -47,11 +47,7 @@ fn describe(policy: &Policy) -> String {
     grants(&mut text, "messages", policy.messages);
     calls(&mut text, "system calls that pass; any other ends the process", policy.allow);
     calls(&mut text, "system calls answered ENOSYS", policy.enosys);
-    calls(
-        &mut text,
-        "system calls answered EPERM, here and in every process it starts; all others pass",
-        policy.deny,
-    );
+    calls(&mut text, "system calls answered EPERM, here and in every process it starts; all others pass", policy.deny);
     text
 }
 

@@ -26,10 +26,7 @@ pub(super) enum Order {
 /// Does it in the directories beside the configuration file; the exit status.
 pub(super) fn main(file: &Path, order: &Order) -> u8 {
     let base = file.parent().filter(|base| !base.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let sites = Sites {
-        available: base.join(AVAILABLE),
-        enabled: base.join(ENABLED),
-    };
+    let sites = Sites { available: base.join(AVAILABLE), enabled: base.join(ENABLED) };
     let outcome = match order {
         Order::List => sites.list(),
         Order::Enable { name } => sites.enable(name).inspect(|_| note_include(file)),
@@ -90,11 +87,7 @@ impl Sites {
         let available = self.available.join(file_name(name));
         if !available.is_file() {
             let known = names(&self.available).unwrap_or_default().join(", ");
-            let known = if known.is_empty() {
-                String::new()
-            } else {
-                format!("; available: {known}")
-            };
+            let known = if known.is_empty() { String::new() } else { format!("; available: {known}") };
             return Err(format!("there is no site \"{}\"{known}", available.display()));
         }
         let link = self.enabled.join(file_name(name));
@@ -134,11 +127,7 @@ impl Sites {
         if !metadata.is_symlink() {
             return Found::Other("not a link");
         }
-        let same = |available: &Path| {
-            link.canonicalize()
-                .ok()
-                .is_some_and(|found| available.canonicalize().ok() == Some(found))
-        };
+        let same = |available: &Path| link.canonicalize().ok().is_some_and(|found| available.canonicalize().ok() == Some(found));
         if fs::read_link(&link).is_ok_and(|found| found == target(name)) || same(&self.available.join(file_name(name))) {
             Found::Link
         } else {
@@ -180,11 +169,7 @@ fn names(directory: &Path) -> Result<Vec<String>, String> {
 /// A link that no `include` leads to would change nothing, which is easily overlooked.
 fn note_include(file: &Path) {
     if fs::read_to_string(file).is_ok_and(|text| !text.contains(ENABLED)) {
-        let _ = writeln!(
-            io::stderr(),
-            "anchorite: note: {} does not include \"{ENABLED}/*{SUFFIX}\"",
-            file.display()
-        );
+        let _ = writeln!(io::stderr(), "anchorite: note: {} does not include \"{ENABLED}/*{SUFFIX}\"", file.display());
     }
 }
 

@@ -57,11 +57,7 @@ fn report_strays(table: &Table<'_>, acts: &[(&str, Item<'_>)], faults: &mut Faul
         faults.report(item.key_at, "\"status\" is only for \"redirect\"", help);
     }
     if let Some(item) = table.item("respond_body", faults).filter(|_| !has("respond")) {
-        faults.report(
-            item.key_at,
-            "\"respond_body\" is only for \"respond\"",
-            "expected a status beside it, such as respond = 200",
-        );
+        faults.report(item.key_at, "\"respond_body\" is only for \"respond\"", "expected a status beside it, such as respond = 200");
     }
 }
 
@@ -89,16 +85,10 @@ fn no_prefix(path: &str) -> Option<(String, String)> {
     }
     if behind.is_empty() && !before.is_empty() {
         // "/alias../secret" matches "/alias*", and beneath the directory "../secret" is what stands for the star.
-        let what = format!(
-            "{} with \"alias\" would also answer \"{before}../\", outside of the directory",
-            quoted(path)
-        );
+        let what = format!("{} with \"alias\" would also answer \"{before}../\", outside of the directory", quoted(path));
         return Some((what, format!("expected \"{before}/*\"")));
     }
-    let what = format!(
-        "{} with \"alias\" does not say what is looked up beneath the directory",
-        quoted(path)
-    );
+    let what = format!("{} with \"alias\" does not say what is looked up beneath the directory", quoted(path));
     Some((what, "expected an exact path, or one that ends in \"/*\"".to_owned()))
 }
 
@@ -160,27 +150,19 @@ fn read_respond(table: &Table<'_>, item: &Item<'_>, patterns: &Patterns<'_>, fau
         Some(body) => Some(body?),
         None => None,
     };
-    Some(Act::Respond {
-        answer: Respond::Status { status, body },
-    })
+    Some(Act::Respond { answer: Respond::Status { status, body } })
 }
 
 fn respond_page(word: &Text<'_>, item: &Item<'_>, body_at: Option<Range<usize>>, faults: &mut Faults<'_>) -> Option<Act> {
     if !word.value.is_empty() && word.value.bytes().all(|byte| byte.is_ascii_digit()) {
-        item.report(
-            format!("{} is a string", quoted(word.value)),
-            format!("expected it without quotes: respond = {}", word.value),
-            faults,
-        );
+        item.report(format!("{} is a string", quoted(word.value)), format!("expected it without quotes: respond = {}", word.value), faults);
         return None;
     }
     let page = item.choice(&PAGES, faults)?;
     if let Some(at) = body_at {
         faults.report(at, format!("the page {} has a body of its own", quoted(word.value)), "");
     }
-    Some(Act::Respond {
-        answer: Respond::Page(page),
-    })
+    Some(Act::Respond { answer: Respond::Page(page) })
 }
 
 /// A status that a rule can answer with, on its own.
@@ -193,11 +175,7 @@ fn respond_status(item: &Item<'_>, faults: &mut Faults<'_>) -> Option<u16> {
         Some(100..=199) => "it is not the end of an answer; expected 200 to 599",
         Some(_) | None => "expected 200 to 599",
     };
-    item.report(
-        format!("{} is not a status to respond with", faults.written(&item.at)),
-        help,
-        faults,
-    );
+    item.report(format!("{} is not a status to respond with", faults.written(&item.at)), help, faults);
     None
 }
 
@@ -226,17 +204,12 @@ mod tests {
     }
 
     fn literal(text: &str) -> Template {
-        Template {
-            parts: vec![Part::Literal(text.to_owned())],
-        }
+        Template { parts: vec![Part::Literal(text.to_owned())] }
     }
 
     #[test]
     fn every_act_is_read() {
-        let plain = |base: &str| Directory {
-            base: base.into(),
-            rest: Template::default(),
-        };
+        let plain = |base: &str| Directory { base: base.into(), rest: Template::default() };
         assert_eq!(act("root = \"/usr/share/\""), Act::Root(plain("/usr/share")));
         assert_eq!(act("root = \"a{{b}}\""), Act::Root(plain("/etc/anchorite/a{b}")));
         for path in ["/x/*", "/x", "/x/", "/*", "/x/*/y/*"] {
@@ -250,13 +223,8 @@ mod tests {
         assert_eq!(act("redirect = \"https://example.org/\""), Act::Redirect { to, status: 302 });
         assert_eq!(act("rewrite = \"/a\""), Act::Rewrite(literal("/a")));
         let parts = vec![Part::Variable(Variable::Path), Part::Literal("/".to_owned())];
-        assert_eq!(
-            act("try = [\"{path}/\", \"/b\"]"),
-            Act::Try(vec![Template { parts }, literal("/b")])
-        );
-        let status = |status, body| Act::Respond {
-            answer: Respond::Status { status, body },
-        };
+        assert_eq!(act("try = [\"{path}/\", \"/b\"]"), Act::Try(vec![Template { parts }, literal("/b")]));
+        let status = |status, body| Act::Respond { answer: Respond::Status { status, body } };
         assert_eq!(act("respond = 200\nrespond_body = \"ok\""), status(200, Some(literal("ok"))));
         for number in [200, 204, 401, 404, 451, 503, 599] {
             assert_eq!(act(&format!("respond = {number}")), status(number, None));
@@ -296,10 +264,7 @@ mod tests {
                 "\"/a/*/b*\" with \"alias\" would also answer \"/a/*/b../\", outside of the directory, expected \"/a/*/b/*\"".to_owned(),
             ),
         ] {
-            assert_eq!(
-                said(&format!("path = [\"/x/*\", \"{path}\"]\nalias = \"/usr/a\"")),
-                [format!("4:17: {said_of_it}")]
-            );
+            assert_eq!(said(&format!("path = [\"/x/*\", \"{path}\"]\nalias = \"/usr/a\"")), [format!("4:17: {said_of_it}")]);
         }
         assert_eq!(
             said("alias = \"/usr/a\""),
@@ -314,18 +279,9 @@ mod tests {
                 "status = 301\nheader = { A = \"b\" }",
                 "4:1: \"status\" is only for \"redirect\", expected \"redirect\" beside it, or respond = 404 instead",
             ),
-            (
-                "respond = 404\nstatus = 404",
-                "5:1: \"status\" is only for \"redirect\", expected the status as the value of \"respond\"",
-            ),
-            (
-                "respond_body = \"a\"",
-                "4:1: \"respond_body\" is only for \"respond\", expected a status beside it, such as respond = 200",
-            ),
-            (
-                "respond = \"health\"\nrespond_body = \"a\"",
-                "5:1: the page \"health\" has a body of its own",
-            ),
+            ("respond = 404\nstatus = 404", "5:1: \"status\" is only for \"redirect\", expected the status as the value of \"respond\""),
+            ("respond_body = \"a\"", "4:1: \"respond_body\" is only for \"respond\", expected a status beside it, such as respond = 200"),
+            ("respond = \"health\"\nrespond_body = \"a\"", "5:1: the page \"health\" has a body of its own"),
             ("respond = 204\nrespond_body = \"a\"", "5:1: a response with status 204 has no body"),
         ] {
             assert_eq!(said(lines), [said_of_it]);
@@ -349,21 +305,12 @@ mod tests {
             ("-1", all),
             ("0x1_0000", all),
         ] {
-            assert_eq!(
-                said(&format!("respond = {status}")),
-                [format!("4:11: {status} is not a status to respond with, {help}")]
-            );
+            assert_eq!(said(&format!("respond = {status}")), [format!("4:11: {status} is not a status to respond with, {help}")]);
         }
         for (value, said_of_it) in [
             ("\"404\"", "4:11: \"404\" is a string, expected it without quotes: respond = 404"),
-            (
-                "\"heath\"",
-                "4:11: \"respond\" in [[site.rule]] is \"heath\", did you mean \"health\"?",
-            ),
-            (
-                "\"\"",
-                "4:11: \"respond\" in [[site.rule]] is \"\", expected \"status\", \"metrics\" or \"health\"",
-            ),
+            ("\"heath\"", "4:11: \"respond\" in [[site.rule]] is \"heath\", did you mean \"health\"?"),
+            ("\"\"", "4:11: \"respond\" in [[site.rule]] is \"\", expected \"status\", \"metrics\" or \"health\""),
             (
                 "true",
                 "4:11: \"respond\" in [[site.rule]] is a boolean, expected a status such as 404, or \"status\", \"metrics\" or \"health\"",
@@ -383,27 +330,15 @@ mod tests {
             ("", begin),
             ("a", begin),
             ("{host}/", begin),
-            (
-                "=404",
-                "expected a path; a rule behind this one can answer, such as respond = 404 with exists = \"none\"",
-            ),
+            ("=404", "expected a path; a rule behind this one can answer, such as respond = 404 with exists = \"none\""),
             ("https://a/", "expected a path; for another address there is \"redirect\""),
         ] {
             let help = format!("\"{path}\" is not a path, {help}");
             assert_eq!(said(&format!("rewrite = \"{path}\"")), [format!("4:11: {help}")]);
             assert_eq!(said(&format!("try = [\"/a\", \"{path}\"]")), [format!("4:14: {help}")]);
         }
-        assert_eq!(
-            said("try = []"),
-            [format!("4:7: \"try\" has no candidate, expected {TRY_EXPECTED}")]
-        );
-        assert_eq!(
-            said("try = \"/a\""),
-            [format!("4:7: \"try\" in [[site.rule]] is a string, expected {TRY_EXPECTED}")]
-        );
-        assert_eq!(
-            said("path = \"/a\"\nrewrite = \"/{1}\""),
-            ["5:13: \"{1}\" stands for nothing, the path \"/a\" has no star"]
-        );
+        assert_eq!(said("try = []"), [format!("4:7: \"try\" has no candidate, expected {TRY_EXPECTED}")]);
+        assert_eq!(said("try = \"/a\""), [format!("4:7: \"try\" in [[site.rule]] is a string, expected {TRY_EXPECTED}")]);
+        assert_eq!(said("path = \"/a\"\nrewrite = \"/{1}\""), ["5:13: \"{1}\" stands for nothing, the path \"/a\" has no star"]);
     }
 }

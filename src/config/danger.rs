@@ -47,10 +47,7 @@ pub(super) fn check(config: &Config, files: &[PathBuf], shown: &Shown, faults: &
     for (directory, (file, what)) in found {
         let at = shown.directories.get(directory).cloned().unwrap_or(0..0);
         let file = quoted(&file.to_string_lossy());
-        let message = format!(
-            "{} would be shown to the workers with {what} {file} in it",
-            quoted(&directory.to_string_lossy())
-        );
+        let message = format!("{} would be shown to the workers with {what} {file} in it", quoted(&directory.to_string_lossy()));
         faults.report(at, message, "expected a directory that holds only what is served");
     }
 }
@@ -93,27 +90,19 @@ mod tests {
         let help = "expected a directory that holds only what is served";
         assert_eq!(
             told("[[site]]\nroot = \"/srv\"\naccess_log = \"/srv/access.log\"\n"),
-            [format!(
-                "2:8: \"/srv\" would be shown to the workers with the log \"/srv/access.log\" in it, {help}"
-            )]
+            [format!("2:8: \"/srv\" would be shown to the workers with the log \"/srv/access.log\" in it, {help}")]
         );
         assert_eq!(
             told("[log]\nerror = \"/srv/log/error.log\"\n[[site]]\nroot = \"/srv\"\n"),
-            [format!(
-                "4:8: \"/srv\" would be shown to the workers with the log \"/srv/log/error.log\" in it, {help}"
-            )]
+            [format!("4:8: \"/srv\" would be shown to the workers with the log \"/srv/log/error.log\" in it, {help}")]
         );
         assert_eq!(
             told("[server]\ncontrol_socket = \"/srv/s\"\n[[site]]\nroot = \"/srv\"\n"),
-            [format!(
-                "4:8: \"/srv\" would be shown to the workers with the service's own file \"/srv/s\" in it, {help}"
-            )]
+            [format!("4:8: \"/srv\" would be shown to the workers with the service's own file \"/srv/s\" in it, {help}")]
         );
         assert_eq!(
             told("[jail]\nmode = \"chroot\"\nroot = \"/var\"\n[[site]]\nroot = \"/var/www\"\n"),
-            [format!(
-                "3:8: \"/var\" would be shown to the workers with the log \"/var/log/anchorite/access.log\" in it, {help}"
-            )]
+            [format!("3:8: \"/var\" would be shown to the workers with the log \"/var/log/anchorite/access.log\" in it, {help}")]
         );
     }
 }

@@ -46,16 +46,8 @@ pub struct Diagnostics {
 impl Diagnostics {
     /// The fault of a file that could not even be read.
     pub(super) fn of_file(file: &Path, message: String, help: &str) -> Diagnostics {
-        let diagnostic = Diagnostic {
-            file: file.to_owned(),
-            place: None,
-            message,
-            help: help.to_owned(),
-        };
-        Diagnostics {
-            list: vec![diagnostic],
-            left_out: 0,
-        }
+        let diagnostic = Diagnostic { file: file.to_owned(), place: None, message, help: help.to_owned() };
+        Diagnostics { list: vec![diagnostic], left_out: 0 }
     }
 }
 
@@ -141,28 +133,17 @@ enum Kind {
 
 impl<'t> Faults<'t> {
     pub(super) fn new(file: &Path, directory: &Path, text: &'t str) -> Faults<'t> {
-        let mut faults = Faults {
-            sources: Vec::new(),
-            list: Vec::new(),
-        };
+        let mut faults = Faults { sources: Vec::new(), list: Vec::new() };
         faults.add(file, directory, text);
         faults
     }
 
     /// One more text; the offset of its first byte.
     pub(super) fn add(&mut self, file: &Path, directory: &Path, text: &'t str) -> usize {
-        let lines = std::iter::once(0)
-            .chain(text.match_indices('\n').map(|(offset, _)| offset + 1))
-            .collect();
+        let lines = std::iter::once(0).chain(text.match_indices('\n').map(|(offset, _)| offset + 1)).collect();
         // One more than the length, so that the end of a text is not the beginning of the next.
         let start = self.sources.last().map_or(0, |last| last.start + last.text.len() + 1);
-        self.sources.push(Source {
-            file: file.to_owned(),
-            directory: directory.to_owned(),
-            text,
-            start,
-            lines,
-        });
+        self.sources.push(Source { file: file.to_owned(), directory: directory.to_owned(), text, start, lines });
         start
     }
 
@@ -204,10 +185,7 @@ impl<'t> Faults<'t> {
     /// What is written at a place.
     pub(super) fn written(&self, at: &Range<usize>) -> &'t str {
         let source = self.source(at.start);
-        source
-            .text
-            .get(at.start - source.start..at.end.saturating_sub(source.start))
-            .unwrap_or("")
+        source.text.get(at.start - source.start..at.end.saturating_sub(source.start)).unwrap_or("")
     }
 
     fn source(&self, offset: usize) -> &Source<'t> {
@@ -227,21 +205,13 @@ impl<'t> Faults<'t> {
 
     /// `value` when nothing is wrong; otherwise everything that is.
     pub(super) fn finish<T>(self, value: T) -> Result<T, Diagnostics> {
-        if self.list.is_empty() {
-            Ok(value)
-        } else {
-            Err(self.into_diagnostics())
-        }
+        if self.list.is_empty() { Ok(value) } else { Err(self.into_diagnostics()) }
     }
 
     /// Everything that is wrong, in the order of the file.
     pub(super) fn into_diagnostics(mut self) -> Diagnostics {
         let mut list = std::mem::take(&mut self.list);
-        let broken: HashSet<(usize, usize)> = list
-            .iter()
-            .filter(|f| f.kind == Kind::Syntax)
-            .map(|f| self.line_of(f.at.start))
-            .collect();
+        let broken: HashSet<(usize, usize)> = list.iter().filter(|f| f.kind == Kind::Syntax).map(|f| self.line_of(f.at.start)).collect();
         // A syntax fault itself always stays, so this never empties the list.
         list.retain(|fault| match fault.kind {
             Kind::Syntax => true,
@@ -257,12 +227,7 @@ impl<'t> Faults<'t> {
     fn diagnostic(&self, fault: Fault) -> Diagnostic {
         let source = self.source(fault.at.start);
         let at = fault.at.start - source.start..fault.at.end.saturating_sub(source.start);
-        Diagnostic {
-            file: source.file.clone(),
-            place: Some(source.place(at)),
-            message: fault.message,
-            help: fault.help,
-        }
+        Diagnostic { file: source.file.clone(), place: Some(source.place(at)), message: fault.message, help: fault.help }
     }
 }
 
@@ -272,24 +237,12 @@ impl<'t> Source<'t> {
         let content = self.line_text(line);
         let before = column - 1;
         // A long line is shown from somewhat before the fault.
-        let skipped = if before + EXCERPT_BEFORE > EXCERPT_MAX {
-            before - EXCERPT_BEFORE.min(before)
-        } else {
-            0
-        };
+        let skipped = if before + EXCERPT_BEFORE > EXCERPT_MAX { before - EXCERPT_BEFORE.min(before) } else { 0 };
         let excerpt: String = content.chars().skip(skipped).take(EXCERPT_MAX).map(one_cell).collect();
         let indent = before - skipped;
         let room = excerpt.chars().count().saturating_sub(indent);
-        let marked = self.text.get(at).map_or(0, |text| {
-            text.chars().take_while(|&c| c != '\n' && c != '\r').take(EXCERPT_MAX).count()
-        });
-        Place {
-            line,
-            column,
-            excerpt,
-            indent,
-            width: marked.min(room).max(1),
-        }
+        let marked = self.text.get(at).map_or(0, |text| text.chars().take_while(|&c| c != '\n' && c != '\r').take(EXCERPT_MAX).count());
+        Place { line, column, excerpt, indent, width: marked.min(room).max(1) }
     }
 
     /// Index of the line that holds an offset.
@@ -328,9 +281,7 @@ pub(super) fn quoted(text: &str) -> String {
 
 /// Control characters replaced; several characters may come of one.
 fn printable(text: &str) -> String {
-    text.chars()
-        .map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c })
-        .collect()
+    text.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }
 
 /// A character for the excerpt, one for one so that the caret stays below its column.
@@ -369,10 +320,7 @@ mod tests {
 
     #[test]
     fn columns_count_characters_and_lines_may_end_in_crlf() {
-        assert_eq!(
-            shown("é = \"ü\"\r\nx", 5..9),
-            "/f.toml:1:5: what, help\n  1 | é = \"ü\"\n    |     ^^^"
-        );
+        assert_eq!(shown("é = \"ü\"\r\nx", 5..9), "/f.toml:1:5: what, help\n  1 | é = \"ü\"\n    |     ^^^");
     }
 
     #[test]

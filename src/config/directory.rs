@@ -19,10 +19,7 @@ pub(super) fn read(text: &Text<'_>, captures: &Captures, shown: &mut Shown, faul
         _ => ("", template.parts.as_slice()),
     };
     let base = |literal: &str, faults: &mut Faults<'_>| {
-        let text = Text {
-            value: literal,
-            at: text.at.clone(),
-        };
+        let text = Text { value: literal, at: text.at.clone() };
         paths::directory(&text, faults)
     };
     let (base, rest) = if rest.is_empty() {
@@ -31,11 +28,7 @@ pub(super) fn read(text: &Text<'_>, captures: &Captures, shown: &mut Shown, faul
         let cut = literal.rfind('/').filter(|cut| *cut > 0);
         let Some((literal, first)) = cut.and_then(|cut| literal.split_at_checked(cut)) else {
             let what = format!("{} begins with what a request chooses", quoted(text.value));
-            faults.report(
-                text.at.clone(),
-                what,
-                "expected a literal directory first, such as \"/srv/www/{1}\"",
-            );
+            faults.report(text.at.clone(), what, "expected a literal directory first, such as \"/srv/www/{1}\"");
             return None;
         };
         (base(literal, faults)?, beneath(first, rest, text, faults)?)
@@ -94,9 +87,7 @@ mod tests {
             ("www/{1}", "/etc/anchorite/www", "{1}"),
             ("/s{{/{1}}}", "/s{", "{1}}}"),
         ] {
-            let Act::Root(read) = act(&format!("path = \"/u/*/*\"\nroot = \"{directory}\"")) else {
-                panic!("{directory}")
-            };
+            let Act::Root(read) = act(&format!("path = \"/u/*/*\"\nroot = \"{directory}\"")) else { panic!("{directory}") };
             assert_eq!((read.base.to_str().unwrap(), read.rest.to_string().as_str()), (base, rest));
         }
         for directory in ["{1}", "/{1}", "a{1}", "//{1}"] {
@@ -113,26 +104,15 @@ mod tests {
         }
         for directory in ["/srv/{1}/../x", "/srv/..{1}", "/srv/{1}.{1}.", "/srv/./{1}/."] {
             let said = said(&format!("path = \"/u/*\"\nroot = \"{directory}\""));
-            assert_eq!(
-                said,
-                [format!(
-                    "5:8: {directory:?} could leave its directory, expected no \".\" or \"..\" beside a capture"
-                )]
-            );
+            assert_eq!(said, [format!("5:8: {directory:?} could leave its directory, expected no \".\" or \"..\" beside a capture")]);
         }
     }
 
     #[test]
     fn the_root_of_a_site_may_hold_what_the_star_of_its_name_stands_for() {
         let site = with_a_site("[[site]]\nname = [\"*.a\", \"*.b.c\"]\nroot = \"/srv/{1}/www\"").sites[0].clone();
-        assert_eq!(
-            (site.root.to_str().unwrap(), site.root_rest.to_string().as_str()),
-            ("/srv", "{1}/www")
-        );
-        for (names, help) in [
-            ("[\"*.a\", \"b\"]", "the name \"b\" has no star"),
-            ("\"\"", "the name \"\" has no star"),
-        ] {
+        assert_eq!((site.root.to_str().unwrap(), site.root_rest.to_string().as_str()), ("/srv", "{1}/www"));
+        for (names, help) in [("[\"*.a\", \"b\"]", "the name \"b\" has no star"), ("\"\"", "the name \"\" has no star")] {
             assert_eq!(
                 told(&format!("[[site]]\nname = {names}\nroot = \"/srv/{{1}}\"\n")),
                 [format!("3:14: \"{{1}}\" stands for nothing, {help}")]

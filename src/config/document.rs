@@ -56,11 +56,7 @@ pub(super) fn parse<'t>(text: &'t str, shift: usize, faults: &mut Faults<'_>) ->
             report_duplicate(text, &document, at, shift, faults);
         } else {
             let (message, expected) = error.message().split_once(", expected ").unwrap_or((error.message(), ""));
-            let help = if expected.is_empty() {
-                String::new()
-            } else {
-                format!("expected {}", expected.replace('`', "\""))
-            };
+            let help = if expected.is_empty() { String::new() } else { format!("expected {}", expected.replace('`', "\"")) };
             faults.report_syntax(shifted(at, shift), message.replace('`', "\""), help);
         }
     }
@@ -103,11 +99,7 @@ impl<'d> Table<'d> {
 
     /// The values that all files together give a key.
     pub(super) fn items(&self, key: &'static str) -> Vec<Item<'d>> {
-        debug_assert!(
-            self.names.keys.contains(&key),
-            "{key} is not among the names of {}",
-            self.names.label
-        );
+        debug_assert!(self.names.keys.contains(&key), "{key} is not among the names of {}", self.names.label);
         let item = |part: &Part<'d>| {
             let (written, value) = part.entries.get_key_value(key)?;
             Some(Item {
@@ -141,10 +133,7 @@ impl<'d> Table<'d> {
     /// A table within this one that may hold any name: each name and its value, in the order of the files.
     pub(super) fn free_table(&self, names: &'static Names, faults: &mut Faults<'_>) -> Vec<(Text<'d>, Item<'d>)> {
         let parts = self.parts_of(names, faults).map_or_else(Vec::new, |(_, parts)| parts);
-        parts
-            .iter()
-            .flat_map(|part| free_entries(part.entries, part.shift, names.table, names))
-            .collect()
+        parts.iter().flat_map(|part| free_entries(part.entries, part.shift, names.table, names)).collect()
     }
 
     fn parts_of(&self, names: &'static Names, faults: &mut Faults<'_>) -> Option<(Range<usize>, Vec<Part<'d>>)> {
@@ -153,10 +142,7 @@ impl<'d> Table<'d> {
             match item.value.as_table() {
                 Some(entries) => {
                     at.get_or_insert(item.at);
-                    parts.push(Part {
-                        entries,
-                        shift: item.shift,
-                    });
+                    parts.push(Part { entries, shift: item.shift });
                 }
                 None => faults.report(
                     item.key_at,
@@ -203,18 +189,8 @@ fn free_entries<'d>(entries: &'d DeTable<'d>, shift: usize, key: &'static str, n
         .iter()
         .map(|(name, value)| {
             let key_at = shifted(name.span(), shift);
-            let item = Item {
-                key,
-                names,
-                value: value.get_ref(),
-                shift,
-                at: shifted(value.span(), shift),
-                key_at: key_at.clone(),
-            };
-            let name = Text {
-                value: name.get_ref().as_ref(),
-                at: key_at,
-            };
+            let item = Item { key, names, value: value.get_ref(), shift, at: shifted(value.span(), shift), key_at: key_at.clone() };
+            let name = Text { value: name.get_ref().as_ref(), at: key_at };
             (name, item)
         })
         .collect();
@@ -231,11 +207,7 @@ impl Text<'_> {
     pub(super) fn part(&self, part: Range<usize>, faults: &Faults<'_>) -> Range<usize> {
         let written = faults.written(&self.at);
         let inner = written.get(1..written.len().saturating_sub(1));
-        if inner == Some(self.value) {
-            self.at.start + 1 + part.start..self.at.start + 1 + part.end
-        } else {
-            self.at.clone()
-        }
+        if inner == Some(self.value) { self.at.start + 1 + part.start..self.at.start + 1 + part.end } else { self.at.clone() }
     }
 }
 
@@ -257,11 +229,7 @@ impl<'d> Item<'d> {
         };
         let number = integer(written).filter(|number| range.contains(number));
         if number.is_none() {
-            self.report(
-                format!("{} in {} is {written}", quoted(self.key), self.names.label),
-                format!("expected {expected}"),
-                faults,
-            );
+            self.report(format!("{} in {} is {written}", quoted(self.key), self.names.label), format!("expected {expected}"), faults);
         }
         number
     }
@@ -316,10 +284,7 @@ impl<'d> Item<'d> {
         if value.is_none() {
             self.wrong_type(expected, faults);
         }
-        Some(Text {
-            value: value?,
-            at: self.at.clone(),
-        })
+        Some(Text { value: value?, at: self.at.clone() })
     }
 
     /// A list of strings.
@@ -331,10 +296,7 @@ impl<'d> Item<'d> {
         let mut texts = Vec::new();
         for element in list {
             match element.get_ref().as_str() {
-                Some(value) => texts.push(Text {
-                    value,
-                    at: shifted(element.span(), self.shift),
-                }),
+                Some(value) => texts.push(Text { value, at: shifted(element.span(), self.shift) }),
                 None => {
                     let what = format!("{} in {} holds {}", quoted(self.key), self.names.label, kind(element.get_ref()));
                     let at = shifted(element.span(), self.shift);
@@ -348,10 +310,7 @@ impl<'d> Item<'d> {
     /// A list of strings, or one string that stands for a list of one.
     pub(super) fn text_or_texts(&self, expected: &str, faults: &mut Faults<'_>) -> Option<Vec<Text<'d>>> {
         match self.value.as_str() {
-            Some(value) => Some(vec![Text {
-                value,
-                at: self.at.clone(),
-            }]),
+            Some(value) => Some(vec![Text { value, at: self.at.clone() }]),
             None => self.texts(expected, faults),
         }
     }
@@ -388,10 +347,7 @@ impl<'d> Item<'d> {
 
     /// The integer, if it is one of 16 bits.
     pub(super) fn small_number(&self) -> Option<u16> {
-        self.value
-            .as_integer()
-            .and_then(integer)
-            .and_then(|number| u16::try_from(number).ok())
+        self.value.as_integer().and_then(integer).and_then(|number| u16::try_from(number).ok())
     }
 
     /// Whether this is an integer.
@@ -476,9 +432,7 @@ fn report_duplicate(text: &str, document: &DeTable<'_>, at: Range<usize>, shift:
     let mut first = None;
     last_before(document, key, at.start, &mut first);
     let first = first.or_else(|| same_line_before(text, at.start));
-    let help = first.map_or(String::new(), |offset| {
-        format!("first given at {}", faults.place_name(offset + shift))
-    });
+    let help = first.map_or(String::new(), |offset| format!("first given at {}", faults.place_name(offset + shift)));
     faults.report_syntax(shifted(at, shift), format!("{} is given twice", quoted(key)), help);
 }
 

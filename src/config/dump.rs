@@ -147,10 +147,7 @@ fn site_table(site: &Site, out: &mut Writer) {
     out.table("[[site]]");
     out.list("name", &site.name);
     out.list::<Listen>("listen", &site.listen);
-    let root = Directory {
-        base: site.root.clone(),
-        rest: site.root_rest.clone(),
-    };
+    let root = Directory { base: site.root.clone(), rest: site.root_rest.clone() };
     out.string("root", &directory(&root));
     out.list("index", &site.index);
     out.raw("listing", &site.listing.to_string());

@@ -55,17 +55,8 @@ impl Source {
 /// The files that the document of `main` includes, in the order of its patterns and for each in the order of names. What cannot be read is
 /// reported.
 pub(super) fn read(document: &DeTable<'_>, main: &Source, faults: &mut Faults<'_>) -> Vec<Source> {
-    let top = Table::unchecked(
-        &names::FILE,
-        vec![Part {
-            entries: document,
-            shift: 0,
-        }],
-    );
-    let patterns = top
-        .item("include", faults)
-        .and_then(|item| item.texts(EXPECTED, faults))
-        .unwrap_or_default();
+    let top = Table::unchecked(&names::FILE, vec![Part { entries: document, shift: 0 }]);
+    let patterns = top.item("include", faults).and_then(|item| item.texts(EXPECTED, faults)).unwrap_or_default();
     let mut taken: HashMap<PathBuf, Option<usize>> = HashMap::new();
     taken.insert(real(&main.file), None);
     let (mut sources, mut room) = (Vec::new(), TOTAL_MAX.saturating_sub(main.text.len()));
@@ -104,22 +95,14 @@ pub(super) fn read(document: &DeTable<'_>, main: &Source, faults: &mut Faults<'_
 /// An included file includes no others: what a configuration is made of is seen in one place, and nothing goes in circles.
 pub(super) fn refuse_nested(top: &Table<'_>, faults: &mut Faults<'_>) {
     for item in top.items("include").iter().filter(|item| item.is_of_included_file()) {
-        faults.report(
-            item.key_at.clone(),
-            "an included file cannot include others",
-            "\"include\" belongs in the first file",
-        );
+        faults.report(item.key_at.clone(), "an included file cannot include others", "\"include\" belongs in the first file");
     }
 }
 
 /// The files that a pattern names: itself, or with `*`, `?` or `[` those that match.
 fn files(pattern: &Text<'_>, main: &Source, faults: &mut Faults<'_>) -> Vec<PathBuf> {
     if pattern.value.is_empty() || pattern.value.contains('\0') {
-        faults.report(
-            pattern.at.clone(),
-            format!("{} is not a path", quoted(pattern.value)),
-            format!("expected {EXPECTED}"),
-        );
+        faults.report(pattern.at.clone(), format!("{} is not a path", quoted(pattern.value)), format!("expected {EXPECTED}"));
         return Vec::new();
     }
     let base = parent(&main.file);
@@ -135,11 +118,7 @@ fn files(pattern: &Text<'_>, main: &Source, faults: &mut Faults<'_>) -> Vec<Path
         Ok(entries) => entries,
         Err(error) => {
             let help = format!("expected {EXPECTED}");
-            faults.report(
-                pattern.at.clone(),
-                format!("{} is not a pattern: {}", quoted(pattern.value), error.msg),
-                help,
-            );
+            faults.report(pattern.at.clone(), format!("{} is not a pattern: {}", quoted(pattern.value), error.msg), help);
             return Vec::new();
         }
     };
@@ -149,11 +128,7 @@ fn files(pattern: &Text<'_>, main: &Source, faults: &mut Faults<'_>) -> Vec<Path
             Ok(file) => found.push(file),
             Err(error) => {
                 let directory = quoted(&error.path().to_string_lossy());
-                faults.report(
-                    pattern.at.clone(),
-                    format!("{directory} cannot be read: {}", plain(error.error())),
-                    "",
-                );
+                faults.report(pattern.at.clone(), format!("{directory} cannot be read: {}", plain(error.error())), "");
             }
         }
     }
@@ -185,11 +160,7 @@ fn read_bounded(file: &Path) -> io::Result<Vec<u8>> {
         return Err(io::Error::other("not a regular file"));
     }
     let mut text = Vec::new();
-    OpenOptions::new()
-        .read(true)
-        .open(file)?
-        .take(FILE_MAX + 1)
-        .read_to_end(&mut text)?;
+    OpenOptions::new().read(true).open(file)?.take(FILE_MAX + 1).read_to_end(&mut text)?;
     match u64::try_from(text.len()) {
         Ok(length) if length <= FILE_MAX => Ok(text),
         Ok(_) | Err(_) => Err(io::Error::other("larger than 16 MiB")),
@@ -209,11 +180,8 @@ const FILE_MAX: u64 = 16 << 20;
 /// Bytes of all files together.
 const TOTAL_MAX: usize = 64 << 20;
 /// As a shell does it: a `*` matches no name that begins with a dot, such as an editor's, and no `/`.
-const GLOB: glob::MatchOptions = glob::MatchOptions {
-    case_sensitive: true,
-    require_literal_separator: true,
-    require_literal_leading_dot: true,
-};
+const GLOB: glob::MatchOptions =
+    glob::MatchOptions { case_sensitive: true, require_literal_separator: true, require_literal_leading_dot: true };
 const EXPECTED: &str = "a list of files and patterns, such as [\"conf.d/*.toml\"]";
 
 #[cfg(test)]
@@ -264,19 +232,13 @@ mod tests {
     #[test]
     fn sites_append_in_the_order_of_patterns_and_names() {
         let files = Files::new(&[
-            (
-                "a.toml",
-                &format!("include = [\"z/*.toml\", \"c/*/?.toml\", \"b.toml\", \"none/*\"]\n{}", site("main")),
-            ),
+            ("a.toml", &format!("include = [\"z/*.toml\", \"c/*/?.toml\", \"b.toml\", \"none/*\"]\n{}", site("main"))),
             ("z/10.toml", &site("z10")),
             ("z/2.toml", &format!("{}{}", site("z2"), site("z2b"))),
             ("z/.3.toml", "[nonsense"),
             ("z/4.toml~", "[nonsense"),
             ("c/d/1.toml", &site("c1")),
-            (
-                "b.toml",
-                "[log]\nlevel = \"debug\"\n[[site]]\nname = \"b\"\nroot = \"../b\"\n  [[site.rule]]\n  respond = 404\n",
-            ),
+            ("b.toml", "[log]\nlevel = \"debug\"\n[[site]]\nname = \"b\"\nroot = \"../b\"\n  [[site.rule]]\n  respond = 404\n"),
         ]);
         let config = files.load();
         let names: Vec<&str> = config.sites.iter().map(|site| site.name[0].as_str()).collect();
@@ -316,13 +278,7 @@ mod tests {
     #[test]
     fn what_cannot_be_included_is_told_at_the_pattern() {
         let files = Files::new(&[
-            (
-                "a.toml",
-                &format!(
-                    "include = [\"none.toml\", \"*.toml\", \"\", \"b.toml\", \"d\", \"[\", \"l/*\"]\n{}",
-                    site("a")
-                ),
-            ),
+            ("a.toml", &format!("include = [\"none.toml\", \"*.toml\", \"\", \"b.toml\", \"d\", \"[\", \"l/*\"]\n{}", site("a"))),
             ("b.toml", ""),
             ("c.toml", ""),
             ("d/x", ""),
@@ -346,18 +302,12 @@ mod tests {
             ]
         );
         let files = Files::new(&[("a.toml", &format!("include = \"b\"\n{}", site("a")))]);
-        assert_eq!(
-            files.told(),
-            [format!("a.toml:1:11: \"include\" in the file is a string, {expected}")]
-        );
+        assert_eq!(files.told(), [format!("a.toml:1:11: \"include\" in the file is a string, {expected}")]);
     }
 
     #[test]
     fn a_directory_that_holds_an_included_file_is_not_served() {
-        let files = Files::new(&[
-            ("conf/a.toml", "include = [\"../www/b.toml\"]\n[[site]]\nroot = \"../www\"\n"),
-            ("www/b.toml", ""),
-        ]);
+        let files = Files::new(&[("conf/a.toml", "include = [\"../www/b.toml\"]\n[[site]]\nroot = \"../www\"\n"), ("www/b.toml", "")]);
         let told = files.told();
         assert_eq!(told.len(), 1);
         assert!(told[0].contains("would be shown to the workers with the configuration"), "{told:?}");

@@ -10,11 +10,7 @@ use std::path::PathBuf;
 pub(super) fn read(table: &Table<'_>, shown: &mut Shown, faults: &mut Faults<'_>) -> Jail {
     let mut jail = default();
     let mut also = Vec::new();
-    for text in table
-        .item("also", faults)
-        .and_then(|item| item.texts("a list of directories", faults))
-        .unwrap_or_default()
-    {
+    for text in table.item("also", faults).and_then(|item| item.texts("a list of directories", faults)).unwrap_or_default() {
         if let Some(path) = paths::directory(&text, faults) {
             shown.add(&path, text.at.clone());
             also.push(path);
@@ -27,15 +23,8 @@ pub(super) fn read(table: &Table<'_>, shown: &mut Shown, faults: &mut Faults<'_>
     if let Some((root, at)) = root {
         for (path, at) in shown.places() {
             if !path.starts_with(&root) {
-                let help = format!(
-                    "expected a directory beneath {}, the \"root\" of [jail]",
-                    quoted(&root.to_string_lossy())
-                );
-                faults.report(
-                    at,
-                    format!("{} cannot be seen from the jail", quoted(&path.to_string_lossy())),
-                    help,
-                );
+                let help = format!("expected a directory beneath {}, the \"root\" of [jail]", quoted(&root.to_string_lossy()));
+                faults.report(at, format!("{} cannot be seen from the jail", quoted(&path.to_string_lossy())), help);
             }
         }
         shown.add(&root, at);
@@ -46,11 +35,7 @@ pub(super) fn read(table: &Table<'_>, shown: &mut Shown, faults: &mut Faults<'_>
 }
 
 pub(super) fn default() -> Jail {
-    Jail {
-        mode: JailMode::Mount,
-        also: Vec::new(),
-        allow_missing: Vec::new(),
-    }
+    Jail { mode: JailMode::Mount, also: Vec::new(), allow_missing: Vec::new() }
 }
 
 /// The directory to change the root to; `None`: none, because the mode is another or after a report.
@@ -72,11 +57,7 @@ fn read_root(table: &Table<'_>, faults: &mut Faults<'_>) -> Option<(PathBuf, Ran
             None
         }
         (false, Some(item)) => {
-            faults.report(
-                item.key_at,
-                "\"root\" in [jail] is only for mode \"chroot\"",
-                "the mode is \"mount\"",
-            );
+            faults.report(item.key_at, "\"root\" in [jail] is only for mode \"chroot\"", "the mode is \"mount\"");
             None
         }
         (false, None) => None,
@@ -84,11 +65,8 @@ fn read_root(table: &Table<'_>, faults: &mut Faults<'_>) -> Option<(PathBuf, Ran
 }
 
 const MODES: [(&str, bool); 2] = [("mount", false), ("chroot", true)];
-pub(super) const LAYERS: [(&str, Layer); 3] = [
-    ("landlock", Layer::Landlock),
-    ("seccomp", Layer::Seccomp),
-    ("namespaces", Layer::Namespaces),
-];
+pub(super) const LAYERS: [(&str, Layer); 3] =
+    [("landlock", Layer::Landlock), ("seccomp", Layer::Seccomp), ("namespaces", Layer::Namespaces)];
 
 #[cfg(test)]
 mod tests {
@@ -101,11 +79,7 @@ mod tests {
 
     #[test]
     fn the_defaults_are_those_of_the_manual() {
-        let expected = Jail {
-            mode: JailMode::Mount,
-            also: Vec::new(),
-            allow_missing: Vec::new(),
-        };
+        let expected = Jail { mode: JailMode::Mount, also: Vec::new(), allow_missing: Vec::new() };
         assert_eq!(with_a_site("").jail, expected);
         assert_eq!(with_a_site("[jail]\nmode = \"mount\"").jail, expected);
     }
@@ -119,19 +93,13 @@ mod tests {
             allow_missing: vec![Layer::Landlock, Layer::Seccomp, Layer::Namespaces],
         };
         assert_eq!(with_a_site(text).jail, expected);
-        assert_eq!(
-            with_a_site("[jail]\nalso = [\"lib\"]").jail.also,
-            [PathBuf::from("/etc/anchorite/lib")]
-        );
+        assert_eq!(with_a_site("[jail]\nalso = [\"lib\"]").jail.also, [PathBuf::from("/etc/anchorite/lib")]);
         assert_eq!(said("mode = \"chroot\"\nroot = \"/srv/www\""), [""; 0]);
     }
 
     #[test]
     fn a_root_goes_with_chroot_and_with_nothing_else() {
-        assert_eq!(
-            said("mode = \"chroot\""),
-            ["4:8: mode \"chroot\" needs \"root\", expected the directory to change the root to"]
-        );
+        assert_eq!(said("mode = \"chroot\""), ["4:8: mode \"chroot\" needs \"root\", expected the directory to change the root to"]);
         for mode in ["", "\nmode = \"mount\""] {
             assert_eq!(
                 said(&format!("root = \"/srv\"{mode}")),
@@ -156,38 +124,14 @@ mod tests {
     fn words_and_directories_are_checked() {
         for (lines, said_of_it) in [
             ("mode = \"chrot\"", "4:8: \"mode\" in [jail] is \"chrot\", did you mean \"chroot\"?"),
-            (
-                "mode = \"none\"",
-                "4:8: \"mode\" in [jail] is \"none\", expected \"mount\" or \"chroot\"",
-            ),
-            (
-                "mode = true",
-                "4:8: \"mode\" in [jail] is a boolean, expected \"mount\" or \"chroot\"",
-            ),
-            (
-                "mode = \"chroot\"\nroot = \"/\"",
-                "5:8: \"/\" is the whole file system, expected a directory beneath \"/\"",
-            ),
-            (
-                "mode = \"chroot\"\nroot = 1",
-                "5:8: \"root\" in [jail] is an integer, expected a directory",
-            ),
-            (
-                "also = [\"/\"]",
-                "4:9: \"/\" is the whole file system, expected a directory beneath \"/\"",
-            ),
-            (
-                "also = [\"../../..\"]",
-                "4:9: \"../../..\" is the whole file system, expected a directory beneath \"/\"",
-            ),
-            (
-                "also = \"/srv\"",
-                "4:8: \"also\" in [jail] is a string, expected a list of directories",
-            ),
-            (
-                "also = [1]",
-                "4:9: \"also\" in [jail] holds an integer, expected a list of directories",
-            ),
+            ("mode = \"none\"", "4:8: \"mode\" in [jail] is \"none\", expected \"mount\" or \"chroot\""),
+            ("mode = true", "4:8: \"mode\" in [jail] is a boolean, expected \"mount\" or \"chroot\""),
+            ("mode = \"chroot\"\nroot = \"/\"", "5:8: \"/\" is the whole file system, expected a directory beneath \"/\""),
+            ("mode = \"chroot\"\nroot = 1", "5:8: \"root\" in [jail] is an integer, expected a directory"),
+            ("also = [\"/\"]", "4:9: \"/\" is the whole file system, expected a directory beneath \"/\""),
+            ("also = [\"../../..\"]", "4:9: \"../../..\" is the whole file system, expected a directory beneath \"/\""),
+            ("also = \"/srv\"", "4:8: \"also\" in [jail] is a string, expected a list of directories"),
+            ("also = [1]", "4:9: \"also\" in [jail] holds an integer, expected a list of directories"),
             (
                 "allow_missing = [\"selinux\"]",
                 "4:18: a value of \"allow_missing\" in [jail] is \"selinux\", expected \"landlock\", \"seccomp\" or \"namespaces\"",

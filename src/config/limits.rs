@@ -8,28 +8,14 @@ use std::time::Duration;
 
 pub(super) fn read(table: &Table<'_>, faults: &mut Faults<'_>) -> Limits {
     let default = default();
-    let mut number = |key, range, default| {
-        table
-            .item(key, faults)
-            .and_then(|item| item.number(range, faults))
-            .unwrap_or(default)
-    };
+    let mut number = |key, range, default| table.item(key, faults).and_then(|item| item.number(range, faults)).unwrap_or(default);
     let connections = number("connections", CONNECTIONS, default.connections);
-    let header_count = number(
-        "header_count",
-        1..=u32::from(Limits::HEADER_COUNT_MAX),
-        u32::from(default.header_count),
-    );
+    let header_count = number("header_count", 1..=u32::from(Limits::HEADER_COUNT_MAX), u32::from(default.header_count));
     let keepalive_requests = number("keepalive_requests", KEEPALIVE_REQUESTS, default.keepalive_requests);
     let mut size = |key, range, default| table.item(key, faults).and_then(|item| item.size(range, faults)).unwrap_or(default);
     let request_line = size("request_line", REQUEST_LINE, default.request_line);
     let header_bytes = size("header_bytes", HEADER_BYTES, default.header_bytes);
-    let mut duration = |key, range, default| {
-        table
-            .item(key, faults)
-            .and_then(|item| item.duration(range, faults))
-            .unwrap_or(default)
-    };
+    let mut duration = |key, range, default| table.item(key, faults).and_then(|item| item.duration(range, faults)).unwrap_or(default);
     Limits {
         connections,
         request_line,
@@ -113,48 +99,13 @@ mod tests {
         for (key, within, beyond, expected) in [
             ("connections", ["1", "1048576"], ["0", "1048577"], "an integer from 1 to 1048576"),
             ("header_count", ["1", "256"], ["0", "257"], "an integer from 1 to 256"),
-            (
-                "keepalive_requests",
-                ["1", "1000000000"],
-                ["0", "1000000001"],
-                "an integer from 1 to 1000000000",
-            ),
-            (
-                "request_line",
-                ["\"64\"", "\"64KiB\""],
-                ["\"63\"", "\"65537B\""],
-                "\"64\" to \"64KiB\"",
-            ),
-            (
-                "header_bytes",
-                ["\"64\"", "\"1MiB\""],
-                ["\"63\"", "\"1048577\""],
-                "\"64\" to \"1MiB\"",
-            ),
-            (
-                "header_timeout",
-                ["\"100ms\"", "\"1h\""],
-                ["\"99ms\"", "\"3601s\""],
-                "\"100ms\" to \"1h\"",
-            ),
-            (
-                "write_timeout",
-                ["\"100ms\"", "\"1d\""],
-                ["\"99ms\"", "\"86401s\""],
-                "\"100ms\" to \"1d\"",
-            ),
-            (
-                "keepalive_timeout",
-                ["\"100ms\"", "\"1d\""],
-                ["\"0s\"", "\"86401s\""],
-                "\"100ms\" to \"1d\"",
-            ),
-            (
-                "drain_timeout",
-                ["\"0s\"", "\"7d\""],
-                ["\"604800001ms\"", "\"8d\""],
-                "\"0ms\" to \"7d\"",
-            ),
+            ("keepalive_requests", ["1", "1000000000"], ["0", "1000000001"], "an integer from 1 to 1000000000"),
+            ("request_line", ["\"64\"", "\"64KiB\""], ["\"63\"", "\"65537B\""], "\"64\" to \"64KiB\""),
+            ("header_bytes", ["\"64\"", "\"1MiB\""], ["\"63\"", "\"1048577\""], "\"64\" to \"1MiB\""),
+            ("header_timeout", ["\"100ms\"", "\"1h\""], ["\"99ms\"", "\"3601s\""], "\"100ms\" to \"1h\""),
+            ("write_timeout", ["\"100ms\"", "\"1d\""], ["\"99ms\"", "\"86401s\""], "\"100ms\" to \"1d\""),
+            ("keepalive_timeout", ["\"100ms\"", "\"1d\""], ["\"0s\"", "\"86401s\""], "\"100ms\" to \"1d\""),
+            ("drain_timeout", ["\"0s\"", "\"7d\""], ["\"604800001ms\"", "\"8d\""], "\"0ms\" to \"7d\""),
         ] {
             for value in within {
                 assert_eq!(said(&format!("{key} = {value}")), [""; 0]);
@@ -169,19 +120,8 @@ mod tests {
 
     #[test]
     fn a_quantity_is_told_from_a_number() {
-        assert_eq!(
-            said("request_line = 8192"),
-            [format!(
-                "2:16: \"request_line\" in [limits] is an integer, expected {SIZE_EXPECTED}"
-            )]
-        );
-        assert_eq!(
-            said("header_timeout = \"10 s\""),
-            [format!("2:18: \"10 s\" is not a duration, expected {DURATION_EXPECTED}")]
-        );
-        assert_eq!(
-            said("header_bytes = \"99999999999999999999\""),
-            ["2:16: \"99999999999999999999\" is too large for a size"]
-        );
+        assert_eq!(said("request_line = 8192"), [format!("2:16: \"request_line\" in [limits] is an integer, expected {SIZE_EXPECTED}")]);
+        assert_eq!(said("header_timeout = \"10 s\""), [format!("2:18: \"10 s\" is not a duration, expected {DURATION_EXPECTED}")]);
+        assert_eq!(said("header_bytes = \"99999999999999999999\""), ["2:16: \"99999999999999999999\" is too large for a size"]);
     }
 }

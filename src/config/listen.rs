@@ -38,10 +38,9 @@ impl Listen {
     fn wider(&self) -> Vec<Listen> {
         let wildcard = |address: IpAddr, port| Listen::Tcp(SocketAddr::new(address, port));
         match self {
-            Listen::Tcp(address) => vec![
-                wildcard(Ipv6Addr::UNSPECIFIED.into(), address.port()),
-                wildcard(Ipv4Addr::UNSPECIFIED.into(), address.port()),
-            ],
+            Listen::Tcp(address) => {
+                vec![wildcard(Ipv6Addr::UNSPECIFIED.into(), address.port()), wildcard(Ipv4Addr::UNSPECIFIED.into(), address.port())]
+            }
             Listen::Unix(_) => Vec::new(),
         }
     }
@@ -75,10 +74,7 @@ pub(super) fn read(item: &Item<'_>, faults: &mut Faults<'_>) -> Vec<Listen> {
 
 fn read_one(text: &Text<'_>, faults: &mut Faults<'_>) -> Option<Listen> {
     if let Some(path) = text.value.strip_prefix("unix:") {
-        let text = Text {
-            value: path,
-            at: text.at.clone(),
-        };
+        let text = Text { value: path, at: text.at.clone() };
         return paths::socket(&text, faults).map(Listen::Unix);
     }
     match text.value.parse::<SocketAddr>() {
@@ -88,11 +84,7 @@ fn read_one(text: &Text<'_>, faults: &mut Faults<'_>) -> Option<Listen> {
             IpAddr::V6(_) => address,
         })),
         Err(_) => {
-            faults.report(
-                text.at.clone(),
-                format!("{} is not an address with a port", quoted(text.value)),
-                HELP,
-            );
+            faults.report(text.at.clone(), format!("{} is not an address with a port", quoted(text.value)), HELP);
             None
         }
     }
@@ -104,9 +96,7 @@ pub(super) fn without_covered<'l>(addresses: impl Iterator<Item = &'l Listen>) -
     let list: Vec<&Listen> = addresses.filter(|address| seen.insert(*address)).collect();
     let is_covered = |address: &Listen| {
         let wider = address.wider();
-        wider
-            .iter()
-            .any(|wide| wide != address && seen.contains(wide) && wide.covers(address))
+        wider.iter().any(|wide| wide != address && seen.contains(wide) && wide.covers(address))
     };
     list.into_iter().filter(|address| !is_covered(address)).cloned().collect()
 }
@@ -164,51 +154,22 @@ mod tests {
 
     #[test]
     fn an_address_needs_a_port() {
-        for address in [
-            "80",
-            ":80",
-            "[::]",
-            "127.0.0.1",
-            "localhost:80",
-            "*:80",
-            "127.0.0.1:65536",
-            "::1:80",
-            "",
-            "UNIX:/run/x",
-        ] {
-            assert_eq!(
-                said(&format!("listen = [\"{address}\"]")),
-                [format!("2:11: \"{address}\" is not an address with a port, {HELP}")],
-            );
+        for address in ["80", ":80", "[::]", "127.0.0.1", "localhost:80", "*:80", "127.0.0.1:65536", "::1:80", "", "UNIX:/run/x"] {
+            assert_eq!(said(&format!("listen = [\"{address}\"]")), [format!("2:11: \"{address}\" is not an address with a port, {HELP}")],);
         }
-        assert_eq!(
-            said("listen = \"[::]:80\""),
-            [format!("2:10: \"listen\" in [server] is a string, expected {EXPECTED}")]
-        );
-        assert_eq!(
-            said("listen = [80]"),
-            [format!("2:11: \"listen\" in [server] holds an integer, expected {EXPECTED}")]
-        );
-        assert_eq!(
-            said("listen = []"),
-            [format!("2:10: \"listen\" in [server] has no address, {HELP}")]
-        );
+        assert_eq!(said("listen = \"[::]:80\""), [format!("2:10: \"listen\" in [server] is a string, expected {EXPECTED}")]);
+        assert_eq!(said("listen = [80]"), [format!("2:11: \"listen\" in [server] holds an integer, expected {EXPECTED}")]);
+        assert_eq!(said("listen = []"), [format!("2:10: \"listen\" in [server] has no address, {HELP}")]);
     }
 
     #[test]
     fn a_socket_needs_a_path_that_fits() {
         assert_eq!(said("listen = [\"unix:\"]"), ["2:11: \"\" is not a path, expected a path"]);
-        assert_eq!(
-            said("listen = [\"unix:/\"]"),
-            ["2:11: \"/\" is a directory, expected the path of a socket"]
-        );
+        assert_eq!(said("listen = [\"unix:/\"]"), ["2:11: \"/\" is a directory, expected the path of a socket"]);
         let longest = format!("/{}", "a".repeat(SOCKET_PATH_MAX - 1));
         assert_eq!(said(&format!("listen = [\"unix:{longest}\"]")), [""; 0]);
         let said = said(&format!("listen = [\"unix:{longest}a\"]"));
-        assert!(
-            said[0].ends_with("is too long for a socket, expected at most 107 bytes"),
-            "{said:?}"
-        );
+        assert!(said[0].ends_with("is too long for a socket, expected at most 107 bytes"), "{said:?}");
     }
 
     #[test]
@@ -226,9 +187,7 @@ mod tests {
             let shown = if first.ends_with('x') { "unix:/etc/anchorite/x" } else { first };
             assert_eq!(
                 said(&format!("listen = [\n\"{first}\",\n\"{second}\"]")),
-                [format!(
-                    "4:1: \"{second}\" is already listened on, given as \"{shown}\" at /etc/anchorite/anchorite.toml:3:1"
-                )]
+                [format!("4:1: \"{second}\" is already listened on, given as \"{shown}\" at /etc/anchorite/anchorite.toml:3:1")]
             );
         }
         for (first, second) in [

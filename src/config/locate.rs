@@ -44,10 +44,7 @@ mod tests {
         let file = directory.path().join("anchorite.toml");
         std::fs::write(&file, text).unwrap();
         std::fs::write(directory.path().join("more.toml"), "[server]\ncontrol_socket = \"/run/more\"\n").unwrap();
-        control_socket(&file).map(|path| {
-            path.strip_prefix(directory.path().canonicalize().unwrap())
-                .map_or(path.clone(), Path::to_owned)
-        })
+        control_socket(&file).map(|path| path.strip_prefix(directory.path().canonicalize().unwrap()).map_or(path.clone(), Path::to_owned))
     }
 
     #[test]
@@ -63,9 +60,6 @@ mod tests {
         ] {
             assert_eq!(located(text), expected.map(PathBuf::from), "{text}");
         }
-        assert_eq!(
-            control_socket(Path::new("/nonexistent/x")),
-            Some(PathBuf::from("/run/anchorite/control.sock"))
-        );
+        assert_eq!(control_socket(Path::new("/nonexistent/x")), Some(PathBuf::from("/run/anchorite/control.sock")));
     }
 }

@@ -13,11 +13,7 @@ pub(super) fn read(table: &Table<'_>, faults: &mut Faults<'_>) -> Log {
     }
     if let Some(text) = table.item("error", faults).and_then(|item| item.text(ERROR_EXPECTED, faults)) {
         if text.value == "off" {
-            faults.report(
-                text.at.clone(),
-                "\"error\" in [log] may not be \"off\"",
-                format!("expected {ERROR_EXPECTED}"),
-            );
+            faults.report(text.at.clone(), "\"error\" in [log] may not be \"off\"", format!("expected {ERROR_EXPECTED}"));
         } else {
             log.error = read_target(&text, ERROR_EXPECTED, faults).unwrap_or(log.error);
         }
@@ -33,12 +29,7 @@ pub(super) fn read(table: &Table<'_>, faults: &mut Faults<'_>) -> Log {
 
 pub(super) fn default() -> Log {
     let target = |name: &str| LogTarget::File(Path::new(LOG_DIRECTORY).join(name));
-    Log {
-        access: target("access.log"),
-        error: target("error.log"),
-        format: LogFormat::Combined,
-        level: Level::Notice,
-    }
+    Log { access: target("access.log"), error: target("error.log"), format: LogFormat::Combined, level: Level::Notice }
 }
 
 /// `access_log` of a site; `None`: the site has none of its own.
@@ -57,19 +48,11 @@ fn read_target(text: &Text<'_>, expected: &str, faults: &mut Faults<'_>) -> Opti
         "syslog" => Some(LogTarget::Syslog),
         // A bare word is rather a mistaken "stderr" than a file of that name beside the configuration.
         word if !word.is_empty() && !word.contains(['/', '.']) => {
-            faults.report(
-                text.at.clone(),
-                format!("{} is not a place for a log", quoted(word)),
-                format!("expected {expected}"),
-            );
+            faults.report(text.at.clone(), format!("{} is not a place for a log", quoted(word)), format!("expected {expected}"));
             None
         }
         path if !path.is_empty() && matches!(path.rsplit('/').next(), Some("" | "." | "..")) => {
-            faults.report(
-                text.at.clone(),
-                format!("{} is a directory", quoted(path)),
-                format!("expected {expected}"),
-            );
+            faults.report(text.at.clone(), format!("{} is a directory", quoted(path)), format!("expected {expected}"));
             None
         }
         _ => paths::directory(text, faults).map(LogTarget::File),
@@ -80,10 +63,7 @@ fn read_target(text: &Text<'_>, expected: &str, faults: &mut Faults<'_>) -> Opti
 fn read_format(item: &Item<'_>, faults: &mut Faults<'_>) -> Option<LogFormat> {
     let text = item.text(FORMAT_EXPECTED, faults)?;
     if text.value.contains(['{', '}']) {
-        let captures = Captures {
-            count: 0,
-            source: "a log line has no captures".to_owned(),
-        };
+        let captures = Captures { count: 0, source: "a log line has no captures".to_owned() };
         return template::read(&text, Purpose::LogLine, &captures, faults).map(LogFormat::Template);
     }
     if let Some((_, format)) = FORMATS.iter().find(|(name, _)| *name == text.value) {
@@ -105,13 +85,8 @@ pub(super) const FORMATS: [(&str, LogFormat); 4] = [
 ];
 const FORMAT_EXPECTED: &str = "\"common\", \"combined\", \"vhost_combined\", \"json\" or a template such as \"{client} {status} {uri}\"";
 const LOG_DIRECTORY: &str = "/var/log/anchorite";
-pub(super) const LEVELS: [(&str, Level); 5] = [
-    ("error", Level::Error),
-    ("warning", Level::Warning),
-    ("notice", Level::Notice),
-    ("info", Level::Info),
-    ("debug", Level::Debug),
-];
+pub(super) const LEVELS: [(&str, Level); 5] =
+    [("error", Level::Error), ("warning", Level::Warning), ("notice", Level::Notice), ("info", Level::Info), ("debug", Level::Debug)];
 const ACCESS_EXPECTED: &str = "a path, \"syslog\", \"stderr\" or \"off\"";
 const ERROR_EXPECTED: &str = "a path, \"syslog\" or \"stderr\"";
 
@@ -141,10 +116,7 @@ mod tests {
     #[test]
     fn every_key_is_read() {
         let log = with_a_site("[log]\naccess = \"off\"\nerror = \"stderr\"\nlevel = \"debug\"").log;
-        assert_eq!(
-            (log.access, log.error, log.level),
-            (LogTarget::Off, LogTarget::Stderr, Level::Debug)
-        );
+        assert_eq!((log.access, log.error, log.level), (LogTarget::Off, LogTarget::Stderr, Level::Debug));
         let log = with_a_site("[log]\naccess = \"access.log\"\nerror = \"../log/error\"").log;
         assert_eq!((log.access, log.error), (file("/etc/anchorite/access.log"), file("/etc/log/error")));
         for (level, _) in LEVELS {
@@ -155,31 +127,13 @@ mod tests {
     #[test]
     fn what_is_no_place_for_a_log_is_refused() {
         for (line, said_of_it) in [
-            (
-                "access = \"stdout\"",
-                "2:10: \"stdout\" is not a place for a log, expected a path, \"syslog\", \"stderr\" or \"off\"",
-            ),
-            (
-                "error = \"off\"",
-                "2:9: \"error\" in [log] may not be \"off\", expected a path, \"syslog\" or \"stderr\"",
-            ),
-            (
-                "access = \"/var/log/\"",
-                "2:10: \"/var/log/\" is a directory, expected a path, \"syslog\", \"stderr\" or \"off\"",
-            ),
-            (
-                "access = \"..\"",
-                "2:10: \"..\" is a directory, expected a path, \"syslog\", \"stderr\" or \"off\"",
-            ),
+            ("access = \"stdout\"", "2:10: \"stdout\" is not a place for a log, expected a path, \"syslog\", \"stderr\" or \"off\""),
+            ("error = \"off\"", "2:9: \"error\" in [log] may not be \"off\", expected a path, \"syslog\" or \"stderr\""),
+            ("access = \"/var/log/\"", "2:10: \"/var/log/\" is a directory, expected a path, \"syslog\", \"stderr\" or \"off\""),
+            ("access = \"..\"", "2:10: \"..\" is a directory, expected a path, \"syslog\", \"stderr\" or \"off\""),
             ("access = \"\"", "2:10: \"\" is not a path, expected a path"),
-            (
-                "access = false",
-                "2:10: \"access\" in [log] is a boolean, expected a path, \"syslog\", \"stderr\" or \"off\"",
-            ),
-            (
-                "error = 1",
-                "2:9: \"error\" in [log] is an integer, expected a path, \"syslog\" or \"stderr\"",
-            ),
+            ("access = false", "2:10: \"access\" in [log] is a boolean, expected a path, \"syslog\", \"stderr\" or \"off\""),
+            ("error = 1", "2:9: \"error\" in [log] is an integer, expected a path, \"syslog\" or \"stderr\""),
         ] {
             assert_eq!(said(line), [said_of_it]);
         }
@@ -187,10 +141,7 @@ mod tests {
 
     #[test]
     fn levels_and_formats_are_words_of_a_list() {
-        assert_eq!(
-            said("level = \"notcie\""),
-            ["2:9: \"level\" in [log] is \"notcie\", did you mean \"notice\"?"]
-        );
+        assert_eq!(said("level = \"notcie\""), ["2:9: \"level\" in [log] is \"notcie\", did you mean \"notice\"?"]);
         assert_eq!(
             said("level = \"loud\""),
             ["2:9: \"level\" in [log] is \"loud\", expected \"error\", \"warning\", \"notice\", \"info\" or \"debug\""]
@@ -203,22 +154,10 @@ mod tests {
         for (line, said_of_it) in [
             ("format = 1", format!("2:10: \"format\" in [log] is an integer, {expected}")),
             ("format = \"\"", format!("2:10: \"format\" in [log] is \"\", {expected}")),
-            (
-                "format = \"%h %l %u\"",
-                format!("2:10: \"format\" in [log] is \"%h %l %u\", {expected}"),
-            ),
-            (
-                "format = \"comon\"",
-                "2:10: \"format\" in [log] is \"comon\", did you mean \"common\"?".to_owned(),
-            ),
-            (
-                "format = \"{client} {uir}\"",
-                "2:20: unknown variable \"{uir}\", did you mean \"{uri}\"?".to_owned(),
-            ),
-            (
-                "format = \"{1}\"",
-                "2:11: \"{1}\" stands for nothing, a log line has no captures".to_owned(),
-            ),
+            ("format = \"%h %l %u\"", format!("2:10: \"format\" in [log] is \"%h %l %u\", {expected}")),
+            ("format = \"comon\"", "2:10: \"format\" in [log] is \"comon\", did you mean \"common\"?".to_owned()),
+            ("format = \"{client} {uir}\"", "2:20: unknown variable \"{uir}\", did you mean \"{uri}\"?".to_owned()),
+            ("format = \"{1}\"", "2:11: \"{1}\" stands for nothing, a log line has no captures".to_owned()),
         ] {
             assert_eq!(said(line), [said_of_it]);
         }

@@ -23,9 +23,7 @@ impl Config {
     /// Every log that something is written to, each once: what two sites share is one file.
     pub fn log_targets(&self) -> BTreeSet<&LogTarget> {
         let own = self.sites.iter().filter_map(|site| site.access_log.as_ref());
-        own.chain([&self.log.access, &self.log.error])
-            .filter(|target| **target != LogTarget::Off)
-            .collect()
+        own.chain([&self.log.access, &self.log.error]).filter(|target| **target != LogTarget::Off).collect()
     }
 
     /// Numbers for the logs that this configuration names, those of `known` unchanged: a worker of an older generation still uses
@@ -36,20 +34,13 @@ impl Config {
     pub fn number_logs(&self, known: &BTreeMap<LogTarget, u16>) -> Result<BTreeMap<LogTarget, u16>, String> {
         let targets = self.log_targets();
         if targets.len() > NUMBERS_MAX {
-            return Err(format!(
-                "{} log files are more than the {NUMBERS_MAX} that are possible",
-                targets.len()
-            ));
+            return Err(format!("{} log files are more than the {NUMBERS_MAX} that are possible", targets.len()));
         }
         let taken: BTreeSet<u16> = known.values().copied().collect();
         let mut free = (SYSLOG + 1..u16::MAX).filter(|number| !taken.contains(number));
         let mut numbers = BTreeMap::new();
         for target in targets {
-            let number = if *target == LogTarget::Syslog {
-                Some(SYSLOG)
-            } else {
-                known.get(target).copied().or_else(|| free.next())
-            };
+            let number = if *target == LogTarget::Syslog { Some(SYSLOG) } else { known.get(target).copied().or_else(|| free.next()) };
             numbers.insert(target.clone(), number.ok_or("too many log files are in use by older generations")?);
         }
         Ok(numbers)
@@ -60,11 +51,7 @@ impl Config {
         let number = |target: &LogTarget| numbers.get(target).copied();
         LogNumbers {
             service: number(&self.log.access),
-            sites: self
-                .sites
-                .iter()
-                .map(|site| number(site.access_log.as_ref().unwrap_or(&self.log.access)))
-                .collect(),
+            sites: self.sites.iter().map(|site| number(site.access_log.as_ref().unwrap_or(&self.log.access))).collect(),
         }
     }
 }
@@ -76,10 +63,8 @@ mod tests {
     use std::path::Path;
 
     fn config(log: &str, sites: &[&str]) -> Config {
-        let sites: Vec<String> = (0..)
-            .zip(sites)
-            .map(|(index, own): (u32, _)| format!("[[site]]\nname = \"s{index}\"\nroot = \"/srv\"\n{own}\n"))
-            .collect();
+        let sites: Vec<String> =
+            (0..).zip(sites).map(|(index, own): (u32, _)| format!("[[site]]\nname = \"s{index}\"\nroot = \"/srv\"\n{own}\n")).collect();
         parse(&format!("[log]\n{log}\n{}", sites.concat()), Path::new("/etc/a.toml")).unwrap()
     }
 
@@ -87,13 +72,7 @@ mod tests {
     fn the_same_file_has_one_number_and_off_has_none() {
         let config = config(
             "access = \"/l/access\"\nerror = \"/l/access\"",
-            &[
-                "",
-                "access_log = \"/l/own\"",
-                "access_log = \"off\"",
-                "access_log = \"/l/access\"",
-                "access_log = \"syslog\"",
-            ],
+            &["", "access_log = \"/l/own\"", "access_log = \"off\"", "access_log = \"/l/access\"", "access_log = \"syslog\""],
         );
         let numbers = config.number_logs(&BTreeMap::new()).unwrap();
         assert_eq!(numbers.len(), 3);

@@ -58,10 +58,7 @@ fn check_extension(written: &str) -> Result<(), &'static str> {
 
 /// RFC 9110, section 5.6.2.
 pub(super) fn is_token(text: &str) -> bool {
-    !text.is_empty()
-        && text
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
 }
 
 #[cfg(test)]
@@ -75,37 +72,18 @@ mod tests {
     #[test]
     fn types_are_read_by_extension() {
         let config = with_a_site("[mime]\n\"text/x-log; charset=utf-8\" = [\"LOG\", \"log1\"]\n\"application/wasm\" = [\"wasm\"]");
-        let expected = [
-            ("log", "text/x-log; charset=utf-8"),
-            ("log1", "text/x-log; charset=utf-8"),
-            ("wasm", "application/wasm"),
-        ];
-        assert_eq!(
-            config.mime,
-            expected.map(|(extension, kind)| (extension.to_owned(), kind.to_owned()))
-        );
+        let expected = [("log", "text/x-log; charset=utf-8"), ("log1", "text/x-log; charset=utf-8"), ("wasm", "application/wasm")];
+        assert_eq!(config.mime, expected.map(|(extension, kind)| (extension.to_owned(), kind.to_owned())));
         assert_eq!(with_a_site("").mime, []);
     }
 
     #[test]
     fn what_is_no_type_and_what_is_no_extension_is_refused() {
         for (line, said_of_it) in [
-            (
-                "wasm = [\"wasm\"]",
-                "2:1: \"wasm\" is not a media type, expected one such as \"application/wasm\"",
-            ),
-            (
-                "\"a/b\\r\\nX: y\" = [\"c\"]",
-                "2:1: \"a/b\\r\\nX: y\" is not a media type, expected one such as \"application/wasm\"",
-            ),
-            (
-                "\"a/b\" = \"c\"",
-                "2:9: \"mime\" in [mime] is a string, expected a list of extensions, such as [\"wasm\"]",
-            ),
-            (
-                "\"a/b\" = [\".c\"]",
-                "2:10: \".c\" is not an extension, expected it without its dot",
-            ),
+            ("wasm = [\"wasm\"]", "2:1: \"wasm\" is not a media type, expected one such as \"application/wasm\""),
+            ("\"a/b\\r\\nX: y\" = [\"c\"]", "2:1: \"a/b\\r\\nX: y\" is not a media type, expected one such as \"application/wasm\""),
+            ("\"a/b\" = \"c\"", "2:9: \"mime\" in [mime] is a string, expected a list of extensions, such as [\"wasm\"]"),
+            ("\"a/b\" = [\".c\"]", "2:10: \".c\" is not an extension, expected it without its dot"),
             (
                 "\"a/b\" = [\"tar.gz\"]",
                 "2:10: \"tar.gz\" is not an extension, expected what stands behind the last dot of a name, such as \"wasm\"",

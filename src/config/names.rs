@@ -29,27 +29,12 @@ pub(super) const SERVER: Names = Names {
     planned: &["tls_listen", "spool", "spool_max", "proxy_protocol_from", "trusted_proxies"],
 };
 
-pub(super) const JAIL: Names = Names {
-    table: "jail",
-    label: "[jail]",
-    keys: &["mode", "root", "also", "allow_missing"],
-    planned: &[],
-};
+pub(super) const JAIL: Names = Names { table: "jail", label: "[jail]", keys: &["mode", "root", "also", "allow_missing"], planned: &[] };
 
-pub(super) const LOG: Names = Names {
-    table: "log",
-    label: "[log]",
-    keys: &["access", "error", "level", "format"],
-    planned: &[],
-};
+pub(super) const LOG: Names = Names { table: "log", label: "[log]", keys: &["access", "error", "level", "format"], planned: &[] };
 
 /// Any media type is a key of it.
-pub(super) const MIME: Names = Names {
-    table: "mime",
-    label: "[mime]",
-    keys: &[],
-    planned: &[],
-};
+pub(super) const MIME: Names = Names { table: "mime", label: "[mime]", keys: &[], planned: &[] };
 
 pub(super) const LIMITS: Names = Names {
     table: "limits",
@@ -71,19 +56,7 @@ pub(super) const LIMITS: Names = Names {
 pub(super) const SITE: Names = Names {
     table: "site",
     label: "[[site]]",
-    keys: &[
-        "name",
-        "listen",
-        "root",
-        "index",
-        "listing",
-        "hidden",
-        "symlinks",
-        "error_pages",
-        "charset",
-        "access_log",
-        "rule",
-    ],
+    keys: &["name", "listen", "root", "index", "listing", "hidden", "symlinks", "error_pages", "charset", "access_log", "rule"],
     planned: &[
         "tls_listen",
         "htaccess",
@@ -138,9 +111,7 @@ const TABLES: [&Names; 7] = [&SERVER, &JAIL, &LOG, &MIME, &LIMITS, &SITE, &RULE]
 
 /// Every key of the configuration file, with the table it stands in: `site.rule` is that of the rules.
 pub fn known_keys() -> impl Iterator<Item = (&'static str, &'static str)> {
-    TABLES
-        .into_iter()
-        .flat_map(|names| names.keys.iter().map(|key| (names.label.trim_matches(['[', ']']), *key)))
+    TABLES.into_iter().flat_map(|names| names.keys.iter().map(|key| (names.label.trim_matches(['[', ']']), *key)))
 }
 
 /// What is wrong with a key that `names` does not have, and what to do about it.
@@ -153,11 +124,7 @@ pub(super) fn explain_unknown(names: &Names, key: &str) -> (String, String) {
         let help = belongs(key).map_or(String::new(), |tables| format!("but {tables} has a key of that name"));
         return (format!("{shown} is not supported by this version"), help);
     }
-    let what = if names.table.is_empty() {
-        format!("unknown name {shown}")
-    } else {
-        format!("unknown key {shown} in {}", names.label)
-    };
+    let what = if names.table.is_empty() { format!("unknown name {shown}") } else { format!("unknown key {shown} in {}", names.label) };
     let help = if let Some(place) = elsewhere(names, key) {
         place
     } else if let Some(name) = nearest(key, names.keys.iter().copied()) {
@@ -178,10 +145,7 @@ pub(super) fn nearest<'n>(written: &str, candidates: impl Iterator<Item = &'n st
         return None;
     }
     let written = written.to_lowercase();
-    candidates
-        .filter_map(|name| Some((distance(&written, name)?, name)))
-        .min_by_key(|(distance, _)| *distance)
-        .map(|(_, name)| name)
+    candidates.filter_map(|name| Some((distance(&written, name)?, name))).min_by_key(|(distance, _)| *distance).map(|(_, name)| name)
 }
 
 /// How far a name is from what was written; `None`: too far. A short name allows fewer slips, or every name would be near.
@@ -229,11 +193,7 @@ fn elsewhere(names: &Names, key: &str) -> Option<String> {
 
 /// The tables that have a key: `[jail] or [[site]]`.
 fn belongs(key: &str) -> Option<String> {
-    let labels: Vec<&str> = TABLES
-        .iter()
-        .filter(|table| table.keys.contains(&key))
-        .map(|table| table.label)
-        .collect();
+    let labels: Vec<&str> = TABLES.iter().filter(|table| table.keys.contains(&key)).map(|table| table.label).collect();
     match labels.split_last() {
         Some((last, [])) => Some((*last).to_owned()),
         Some((last, others)) => Some(format!("{} or {last}", others.join(", "))),
@@ -277,10 +237,7 @@ mod tests {
             (&LIMITS, "keepalive_time_out", "keepalive_timeout"),
             (&LIMITS, "conn", "connections"),
         ] {
-            assert_eq!(
-                explained(names, written),
-                format!("unknown key {written:?} in {}, did you mean {meant:?}?", names.label)
-            );
+            assert_eq!(explained(names, written), format!("unknown key {written:?} in {}, did you mean {meant:?}?", names.label));
         }
         assert_eq!(explained(&FILE, "sites"), r#"unknown name "sites", did you mean "site"?"#);
         assert_eq!(explained(&FILE, "sever"), r#"unknown name "sever", did you mean "server"?"#);
@@ -288,26 +245,14 @@ mod tests {
 
     #[test]
     fn a_key_of_another_table_is_sent_there() {
-        assert_eq!(
-            explained(&SERVER, "listing"),
-            r#"unknown key "listing" in [server], it belongs in [[site]] or [[site.rule]]"#
-        );
-        assert_eq!(
-            explained(&LOG, "root"),
-            r#"unknown key "root" in [log], it belongs in [jail], [[site]] or [[site.rule]]"#
-        );
-        assert_eq!(
-            explained(&FILE, "listen"),
-            r#"unknown name "listen", it belongs in [server] or [[site]]"#
-        );
+        assert_eq!(explained(&SERVER, "listing"), r#"unknown key "listing" in [server], it belongs in [[site]] or [[site.rule]]"#);
+        assert_eq!(explained(&LOG, "root"), r#"unknown key "root" in [log], it belongs in [jail], [[site]] or [[site.rule]]"#);
+        assert_eq!(explained(&FILE, "listen"), r#"unknown name "listen", it belongs in [server] or [[site]]"#);
         assert_eq!(
             explained(&SITE, "include"),
             r#"unknown key "include" in [[site]], it belongs at the head of the file, before the first table"#
         );
-        assert_eq!(
-            explained(&SITE, "limits"),
-            r#"unknown key "limits" in [[site]], it is a table of its own: [limits]"#
-        );
+        assert_eq!(explained(&SITE, "limits"), r#"unknown key "limits" in [[site]], it is a table of its own: [limits]"#);
         assert_eq!(
             explained(&SERVER, "hsts"),
             r#"unknown key "hsts" in [server], it belongs in [[site]] and is not supported by this version"#
@@ -316,10 +261,7 @@ mod tests {
 
     #[test]
     fn what_resembles_nothing_gets_the_list() {
-        assert_eq!(
-            explained(&JAIL, "zzz"),
-            r#"unknown key "zzz" in [jail], known here: "mode", "root", "also", "allow_missing""#
-        );
+        assert_eq!(explained(&JAIL, "zzz"), r#"unknown key "zzz" in [jail], known here: "mode", "root", "also", "allow_missing""#);
         assert_eq!(
             explained(&FILE, "x"),
             r#"unknown name "x", known here: "include", [server], [jail], [log], [mime], [limits], [[site]]"#
@@ -338,10 +280,7 @@ mod tests {
 
     #[test]
     fn what_is_planned_here_and_known_elsewhere_says_so() {
-        assert_eq!(
-            explained(&LIMITS, "body"),
-            r#""body" is not supported by this version, but [[site.rule]] has a key of that name"#
-        );
+        assert_eq!(explained(&LIMITS, "body"), r#""body" is not supported by this version, but [[site.rule]] has a key of that name"#);
         assert_eq!(explained(&SITE, "hsts"), r#""hsts" is not supported by this version, "#);
         assert_eq!(
             explained(&SERVER, "tls_listne"),
@@ -355,18 +294,12 @@ mod tests {
         for key in ["name", "charset", "hidden", "access_log"] {
             assert_eq!(explained(&RULE, key), format!("unknown key {key:?} in [[site.rule]], {site}"));
         }
-        assert_eq!(
-            explained(&RULE, "hsts"),
-            format!("unknown key \"hsts\" in [[site.rule]], {site}; this version does not support it")
-        );
+        assert_eq!(explained(&RULE, "hsts"), format!("unknown key \"hsts\" in [[site.rule]], {site}; this version does not support it"));
         let rule = "it belongs to a rule, and so behind a [[site.rule]]";
         for key in ["path", "alias", "redirect", "respond", "try"] {
             assert_eq!(explained(&SITE, key), format!("unknown key {key:?} in [[site]], {rule}"));
         }
-        assert_eq!(
-            explained(&SITE, "backend"),
-            format!("unknown key \"backend\" in [[site]], {rule}; this version does not support it")
-        );
+        assert_eq!(explained(&SITE, "backend"), format!("unknown key \"backend\" in [[site]], {rule}; this version does not support it"));
     }
 
     #[test]

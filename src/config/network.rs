@@ -35,23 +35,16 @@ fn network(written: &str) -> Result<Network, String> {
     let width: u8 = if address.is_ipv4() { 32 } else { 128 };
     let bits = match bits {
         None => width,
-        Some(bits) if bits.bytes().all(|byte| byte.is_ascii_digit()) => bits
-            .parse()
-            .ok()
-            .filter(|bits| *bits <= width)
-            .ok_or_else(|| format!("expected at most {width} bits"))?,
+        Some(bits) if bits.bytes().all(|byte| byte.is_ascii_digit()) => {
+            bits.parse().ok().filter(|bits| *bits <= width).ok_or_else(|| format!("expected at most {width} bits"))?
+        }
         Some(_) => return Err("expected the number of bits behind the \"/\"".to_owned()),
     };
-    let meant = Network {
-        address: masked(address, bits),
-        bits,
-    };
+    let meant = Network { address: masked(address, bits), bits };
     if meant.address == address {
         return canonical(meant);
     }
-    Err(format!(
-        "its last bits are not zero: did you mean \"{meant}\", or the one address \"{address}\"?"
-    ))
+    Err(format!("its last bits are not zero: did you mean \"{meant}\", or the one address \"{address}\"?"))
 }
 
 /// A client's IPv4 address is compared as such, so a network of such addresses in IPv6 clothes is undressed too.
@@ -59,10 +52,7 @@ fn canonical(network: Network) -> Result<Network, String> {
     match network.address.to_canonical() {
         IpAddr::V4(address) if network.address.is_ipv6() => {
             let bits = network.bits.checked_sub(96).ok_or("expected IPv4 networks as such")?;
-            Ok(Network {
-                address: address.into(),
-                bits,
-            })
+            Ok(Network { address: address.into(), bits })
         }
         IpAddr::V4(_) | IpAddr::V6(_) => Ok(network),
     }
@@ -111,14 +101,8 @@ mod tests {
     #[test]
     fn what_is_no_network_is_refused_with_the_one_that_was_meant() {
         for (written, help) in [
-            (
-                "10.1.2.3/8",
-                "its last bits are not zero: did you mean \"10.0.0.0/8\", or the one address \"10.1.2.3\"?",
-            ),
-            (
-                "2001:db8::1/32",
-                "its last bits are not zero: did you mean \"2001:db8::/32\", or the one address \"2001:db8::1\"?",
-            ),
+            ("10.1.2.3/8", "its last bits are not zero: did you mean \"10.0.0.0/8\", or the one address \"10.1.2.3\"?"),
+            ("2001:db8::1/32", "its last bits are not zero: did you mean \"2001:db8::/32\", or the one address \"2001:db8::1\"?"),
             ("10.0.0.0/33", "expected at most 32 bits"),
             ("::/129", "expected at most 128 bits"),
             ("::/999", "expected at most 128 bits"),

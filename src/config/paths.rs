@@ -11,11 +11,7 @@ use std::path::{Component, Path, PathBuf};
 pub(super) fn directory(text: &Text<'_>, faults: &mut Faults<'_>) -> Option<PathBuf> {
     let path = file(text, faults)?;
     if path == Path::new("/") {
-        faults.report(
-            text.at.clone(),
-            format!("{} is the whole file system", quoted(text.value)),
-            "expected a directory beneath \"/\"",
-        );
+        faults.report(text.at.clone(), format!("{} is the whole file system", quoted(text.value)), "expected a directory beneath \"/\"");
         return None;
     }
     Some(path)
@@ -43,11 +39,7 @@ pub(super) fn socket(text: &Text<'_>, faults: &mut Faults<'_>) -> Option<PathBuf
 pub(super) fn regular(text: &Text<'_>, faults: &mut Faults<'_>) -> Option<PathBuf> {
     let path = file(text, faults)?;
     if matches!(text.value.rsplit('/').next(), Some("" | "." | "..")) {
-        faults.report(
-            text.at.clone(),
-            format!("{} is a directory", quoted(text.value)),
-            "expected the path of a file",
-        );
+        faults.report(text.at.clone(), format!("{} is a directory", quoted(text.value)), "expected the path of a file");
         return None;
     }
     Some(path)
@@ -81,10 +73,7 @@ fn resolve(written: &str, base: &Path) -> Result<PathBuf, (String, &'static str)
             Component::CurDir | Component::Prefix(_) => {}
             // Beyond a name, ".." depends on whether that name is a symbolic link, and text cannot tell.
             Component::ParentDir if named => {
-                return Err((
-                    format!("{} has \"..\" after a name", quoted(written)),
-                    "expected \"..\" only at the beginning",
-                ));
+                return Err((format!("{} has \"..\" after a name", quoted(written)), "expected \"..\" only at the beginning"));
             }
             Component::ParentDir => {
                 path.pop();
@@ -146,10 +135,7 @@ mod tests {
     fn ambiguous_and_impossible_paths_are_refused() {
         assert_eq!(resolved(""), Err("\"\" is not a path, expected a path".to_owned()));
         assert_eq!(resolved("a\0b"), Err("\"a\\0b\" holds a NUL, expected a path".to_owned()));
-        assert_eq!(
-            resolved("a/../b"),
-            Err("\"a/../b\" has \"..\" after a name, expected \"..\" only at the beginning".to_owned())
-        );
+        assert_eq!(resolved("a/../b"), Err("\"a/../b\" has \"..\" after a name, expected \"..\" only at the beginning".to_owned()));
     }
 
     #[test]

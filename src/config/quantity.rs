@@ -88,15 +88,9 @@ mod tests {
 
     #[test]
     fn durations_are_read() {
-        for (text, milliseconds) in [
-            ("500ms", 500),
-            ("10s", 10_000),
-            ("5m", 300_000),
-            ("2h", 7_200_000),
-            ("30d", 2_592_000_000),
-            ("0s", 0),
-            ("007s", 7_000),
-        ] {
+        for (text, milliseconds) in
+            [("500ms", 500), ("10s", 10_000), ("5m", 300_000), ("2h", 7_200_000), ("30d", 2_592_000_000), ("0s", 0), ("007s", 7_000)]
+        {
             assert_eq!(duration(text), Ok(Duration::from_millis(milliseconds)), "{text}");
         }
     }
@@ -123,9 +117,7 @@ mod tests {
 
     #[test]
     fn what_is_no_quantity_is_refused_with_what_was_expected() {
-        for text in [
-            "", "s", "10", "10 s", " 10s", "10s ", "1.5s", "-1s", "+1s", "10S", "10sec", "1_000s", "١s", "10s5m", "é", "1é",
-        ] {
+        for text in ["", "s", "10", "10 s", " 10s", "10s ", "1.5s", "-1s", "+1s", "10S", "10sec", "1_000s", "١s", "10s5m", "é", "1é"] {
             let (what, expected) = duration(text).unwrap_err();
             assert_eq!(what, format!("{text:?} is not a duration"));
             assert_eq!(expected, format!("expected {DURATION_EXPECTED}"));

@@ -29,48 +29,24 @@ pub fn load(file: &Path) -> Result<Config, Diagnostics> {
 
 /// The configuration that `text` is, as if it stood in `file`; the files that it includes are read.
 pub fn parse(text: &str, file: &Path) -> Result<Config, Diagnostics> {
-    read(&Source {
-        file: file.to_owned(),
-        directory: paths::absolute(include::parent(file)),
-        text: text.to_owned(),
-    })
+    read(&Source { file: file.to_owned(), directory: paths::absolute(include::parent(file)), text: text.to_owned() })
 }
 
 /// The configuration of `anchorite serve`: one directory, listed, for every name; everything told on stderr.
 pub fn serve(directory: PathBuf, listen: SocketAddr) -> Config {
     let mut site = site::with_defaults(directory);
     site.listing = true;
-    let server = Server {
-        user: None,
-        group: None,
-        listen: vec![Listen::Tcp(listen)],
-        control_socket: None,
-        pid_file: None,
-        ..server::default()
-    };
-    let log = Log {
-        access: LogTarget::Stderr,
-        error: LogTarget::Stderr,
-        ..log::default()
-    };
-    Config {
-        server,
-        jail: jail::default(),
-        log,
-        mime: Vec::new(),
-        limits: limits::default(),
-        sites: vec![site],
-    }
+    let server =
+        Server { user: None, group: None, listen: vec![Listen::Tcp(listen)], control_socket: None, pid_file: None, ..server::default() };
+    let log = Log { access: LogTarget::Stderr, error: LogTarget::Stderr, ..log::default() };
+    Config { server, jail: jail::default(), log, mime: Vec::new(), limits: limits::default(), sites: vec![site] }
 }
 
 fn read(main: &Source) -> Result<Config, Diagnostics> {
     let mut faults = Faults::new(&main.file, &main.directory, &main.text);
     let document = document::parse(&main.text, 0, &mut faults);
     let included = include::read(&document, main, &mut faults);
-    let mut parts = vec![Part {
-        entries: &document,
-        shift: 0,
-    }];
+    let mut parts = vec![Part { entries: &document, shift: 0 }];
     // Read to the end before anything is borrowed from it.
     let documents: Vec<(usize, DeTable<'_>)> = included
         .iter()
@@ -88,29 +64,14 @@ fn read(main: &Source) -> Result<Config, Diagnostics> {
 fn read_top(parts: Vec<Part<'_>>, files: Vec<PathBuf>, faults: &mut Faults<'_>) -> Config {
     let top = Table::top(parts, faults);
     include::refuse_nested(&top, faults);
-    let server = top
-        .table(&names::SERVER, faults)
-        .map_or_else(server::default, |table| server::read(&table, faults));
-    let log = top
-        .table(&names::LOG, faults)
-        .map_or_else(log::default, |table| log::read(&table, faults));
+    let server = top.table(&names::SERVER, faults).map_or_else(server::default, |table| server::read(&table, faults));
+    let log = top.table(&names::LOG, faults).map_or_else(log::default, |table| log::read(&table, faults));
     let mime = mime::read(&top, faults);
-    let limits = top
-        .table(&names::LIMITS, faults)
-        .map_or_else(limits::default, |table| limits::read(&table, faults));
+    let limits = top.table(&names::LIMITS, faults).map_or_else(limits::default, |table| limits::read(&table, faults));
     let mut shown = Shown::default();
     let sites = site::read(&top, &server, &mut shown, faults);
-    let jail = top
-        .table(&names::JAIL, faults)
-        .map_or_else(jail::default, |table| jail::read(&table, &mut shown, faults));
-    let config = Config {
-        server,
-        jail,
-        log,
-        mime,
-        limits,
-        sites,
-    };
+    let jail = top.table(&names::JAIL, faults).map_or_else(jail::default, |table| jail::read(&table, &mut shown, faults));
+    let config = Config { server, jail, log, mime, limits, sites };
     danger::check(&config, &files, &shown, faults);
     config
 }
@@ -132,10 +93,7 @@ pub(super) fn told(text: &str) -> Vec<String> {
 /// The configuration that this text is, with a site added.
 #[cfg(test)]
 pub(super) fn with_a_site(text: &str) -> Config {
-    match parse(
-        &format!("{text}\n[[site]]\nroot = \"/srv/www\"\n"),
-        Path::new("/etc/anchorite/anchorite.toml"),
-    ) {
+    match parse(&format!("{text}\n[[site]]\nroot = \"/srv/www\"\n"), Path::new("/etc/anchorite/anchorite.toml")) {
         Ok(config) => config,
         Err(diagnostics) => panic!("{diagnostics}"),
     }
@@ -249,17 +207,9 @@ respond = "health"
             let said = told(&format!("{before}{header}\n{key} = 1979-05-27\n"));
             let expected = format!("{line}:{}: \"{key}\" in {header} is a date or time, expected ", key.len() + 4);
             // These are told that they have no business there, and a rule that it is a table.
-            let misplaced = [
-                ("jail", "root"),
-                ("site", "rule"),
-                ("site.rule", "status"),
-                ("site.rule", "respond_body"),
-            ]
-            .contains(&(table, key));
-            assert!(
-                misplaced || said.iter().any(|said| said.starts_with(&expected)),
-                "{table}.{key}: {said:?}"
-            );
+            let misplaced =
+                [("jail", "root"), ("site", "rule"), ("site.rule", "status"), ("site.rule", "respond_body")].contains(&(table, key));
+            assert!(misplaced || said.iter().any(|said| said.starts_with(&expected)), "{table}.{key}: {said:?}");
         }
     }
 
@@ -312,14 +262,8 @@ respond = "health"
 
     #[test]
     fn a_table_of_the_wrong_kind_is_told() {
-        assert_eq!(
-            told("[[server]]\n[[site]]\nroot = \"/a\"\n"),
-            ["1:3: \"server\" is a list, expected a table, [server]"]
-        );
-        assert_eq!(
-            told("jail = \"none\"\n[[site]]\nroot = \"/a\"\n"),
-            ["1:1: \"jail\" is a string, expected a table, [jail]"]
-        );
+        assert_eq!(told("[[server]]\n[[site]]\nroot = \"/a\"\n"), ["1:3: \"server\" is a list, expected a table, [server]"]);
+        assert_eq!(told("jail = \"none\"\n[[site]]\nroot = \"/a\"\n"), ["1:1: \"jail\" is a string, expected a table, [jail]"]);
     }
 
     #[test]
@@ -327,21 +271,12 @@ respond = "health"
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("anchorite.toml");
         let told = |file: &Path| load(file).unwrap_err().to_string();
-        assert_eq!(
-            told(&file),
-            format!("{}: cannot be read: no such file or directory", file.display())
-        );
-        assert_eq!(
-            told(directory.path()),
-            format!("{}: cannot be read: not a regular file", directory.path().display())
-        );
+        assert_eq!(told(&file), format!("{}: cannot be read: no such file or directory", file.display()));
+        assert_eq!(told(directory.path()), format!("{}: cannot be read: not a regular file", directory.path().display()));
         std::fs::File::create(&file).unwrap().set_len((16 << 20) + 1).unwrap();
         assert_eq!(told(&file), format!("{}: cannot be read: larger than 16 MiB", file.display()));
         std::fs::write(&file, b"# \xc3\xa9\n# \xff\n").unwrap();
-        let expected = format!(
-            "{}:2:3: not UTF-8, expected TOML, which is UTF-8\n  2 | # \u{fffd}\n    |   ^",
-            file.display()
-        );
+        let expected = format!("{}:2:3: not UTF-8, expected TOML, which is UTF-8\n  2 | # \u{fffd}\n    |   ^", file.display());
         assert_eq!(told(&file), expected);
     }
 
@@ -367,25 +302,9 @@ respond = "health"
         let address = "127.0.0.1:8080".parse().unwrap();
         let config = serve(PathBuf::from("/srv/www"), address);
         let expected = with_a_site("[server]\nlisten = [\"127.0.0.1:8080\"]\n[log]\naccess = \"stderr\"\nerror = \"stderr\"");
-        let site = Site {
-            listing: true,
-            ..expected.sites[0].clone()
-        };
-        let server = Server {
-            user: None,
-            group: None,
-            control_socket: None,
-            pid_file: None,
-            ..expected.server.clone()
-        };
-        assert_eq!(
-            config,
-            Config {
-                sites: vec![site],
-                server,
-                ..expected
-            }
-        );
+        let site = Site { listing: true, ..expected.sites[0].clone() };
+        let server = Server { user: None, group: None, control_socket: None, pid_file: None, ..expected.server.clone() };
+        assert_eq!(config, Config { sites: vec![site], server, ..expected });
     }
 
     /// The same numbers each time: xorshift.
@@ -435,10 +354,7 @@ respond = "health"
             assert!(!diagnostics.to_string().contains(|c: char| c.is_control() && c != '\n'), "{text:?}");
             for fault in &diagnostics.list {
                 let place = fault.place.as_ref().unwrap();
-                let line = text
-                    .split('\n')
-                    .nth(place.line - 1)
-                    .unwrap_or_else(|| panic!("{fault} in {text:?}"));
+                let line = text.split('\n').nth(place.line - 1).unwrap_or_else(|| panic!("{fault} in {text:?}"));
                 assert!((1..=line.chars().count() + 1).contains(&place.column), "{fault} in {text:?}");
             }
         }

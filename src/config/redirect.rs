@@ -38,10 +38,9 @@ fn check_location(to: &Template, of_regex: bool) -> Result<(), (&'static str, &'
         [Part::Literal(text), ..] if text.starts_with("//") || text.starts_with("/\\") => {
             Err(("is an address of another host", "expected \"https://\" before it, or one \"/\""))
         }
-        [Part::Literal(text), Part::Variable(Variable::Path | Variable::Uri), ..] if text == "/" => Err((
-            "begins with two slashes, which is an address of another host",
-            "expected \"{scheme}://{host}{path}\"",
-        )),
+        [Part::Literal(text), Part::Variable(Variable::Path | Variable::Uri), ..] if text == "/" => {
+            Err(("begins with two slashes, which is an address of another host", "expected \"{scheme}://{host}{path}\""))
+        }
         [Part::Literal(text), ..] if text.starts_with('/') => Ok(()),
         [Part::Variable(Variable::Scheme), Part::Literal(text), rest @ ..] if text.starts_with("://") => {
             check_authority(text.trim_start_matches("://"), rest, of_regex)
@@ -86,10 +85,8 @@ fn check_authority(first: &str, rest: &[Part], of_regex: bool) -> Result<(), (&'
 /// RFC 9110, section 15.4: those that lead to another address at once.
 const REDIRECTS: [u16; 5] = [301, 302, 303, 307, 308];
 const REDIRECT_DEFAULT: u16 = 302;
-const NO_LOCATION: (&str, &str) = (
-    "is not where a redirect can lead",
-    "expected it to begin with \"/\", \"http://\", \"https://\" or \"{scheme}://\"",
-);
+const NO_LOCATION: (&str, &str) =
+    ("is not where a redirect can lead", "expected it to begin with \"/\", \"http://\", \"https://\" or \"{scheme}://\"");
 
 #[cfg(test)]
 mod tests {
@@ -141,10 +138,7 @@ mod tests {
             ("https://{path}", chosen),
             ("https://{header.x-host}/", chosen),
         ] {
-            assert_eq!(
-                said(&format!("path = \"/*\"\nredirect = \"{to}\"")),
-                [format!("5:12: \"{to}\" {said_of_it}")]
-            );
+            assert_eq!(said(&format!("path = \"/*\"\nredirect = \"{to}\"")), [format!("5:12: \"{to}\" {said_of_it}")]);
         }
         assert_eq!(
             said("redirect = \"/a{{\"\nstatus = 200")[0],
@@ -154,9 +148,6 @@ mod tests {
             said("redirect = \"/a\"\nstatus = \"301\""),
             ["5:10: \"status\" in [[site.rule]] is a string, expected 301, 302, 303, 307 or 308"]
         );
-        assert_eq!(
-            said("redirect = \"/a b\""),
-            ["4:15: \" \" is not possible here, expected it percent-encoded"]
-        );
+        assert_eq!(said("redirect = \"/a b\""), ["4:15: \" \" is not possible here, expected it percent-encoded"]);
     }
 }

@@ -17,10 +17,7 @@ use std::ops::Range;
 pub fn compile(pattern: &str) -> Result<Regex, String> {
     let hir = parse(pattern).map_err(|fault| fault.message)?;
     let config = meta::Config::new().utf8_empty(false).nfa_size_limit(Some(SIZE_MAX));
-    Regex::builder()
-        .configure(config)
-        .build_from_hir(&hir)
-        .map_err(|_| TOO_LARGE.to_owned())
+    Regex::builder().configure(config).build_from_hir(&hir).map_err(|_| TOO_LARGE.to_owned())
 }
 
 /// What is wrong with a regular expression, and with which bytes of it.
@@ -32,16 +29,10 @@ pub(super) struct Fault {
 
 /// The number of groups of a regular expression: `{1}` is the first.
 pub(super) fn groups(pattern: &str) -> Result<u8, Fault> {
-    let whole = |message: &str| Fault {
-        message: message.to_owned(),
-        at: 0..pattern.len(),
-    };
+    let whole = |message: &str| Fault { message: message.to_owned(), at: 0..pattern.len() };
     let hir = parse(pattern)?;
     let config = NFA::config().utf8(false).nfa_size_limit(Some(SIZE_MAX));
-    NFA::compiler()
-        .configure(config)
-        .build_from_hir(&hir)
-        .map_err(|_| whole(TOO_LARGE))?;
+    NFA::compiler().configure(config).build_from_hir(&hir).map_err(|_| whole(TOO_LARGE))?;
     u8::try_from(hir.properties().explicit_captures_len()).map_err(|_| whole("more than 255 groups"))
 }
 
@@ -65,11 +56,7 @@ fn parse(pattern: &str) -> Result<Hir, Fault> {
 
 /// A path is no sequence of lines: if `.` did not match an encoded line feed, such a byte would evade a `deny`.
 fn syntax() -> syntax::Config {
-    syntax::Config::new()
-        .unicode(false)
-        .utf8(false)
-        .dot_matches_new_line(true)
-        .nest_limit(NEST_MAX)
+    syntax::Config::new().unicode(false).utf8(false).dot_matches_new_line(true).nest_limit(NEST_MAX)
 }
 
 /// Bytes of a compiled expression: far more than one for paths needs, and little enough for thousands of rules.
@@ -90,13 +77,7 @@ mod tests {
 
     #[test]
     fn groups_are_counted() {
-        for (pattern, count) in [
-            ("", 0),
-            ("^/a$", 0),
-            ("^/(a)(?:b)(?P<n>c)?", 2),
-            (r"^/\d{4}/(\w+)/?$", 1),
-            ("(?i)^/(é)?", 1),
-        ] {
+        for (pattern, count) in [("", 0), ("^/a$", 0), ("^/(a)(?:b)(?P<n>c)?", 2), (r"^/\d{4}/(\w+)/?$", 1), ("(?i)^/(é)?", 1)] {
             assert_eq!(groups(pattern).unwrap(), count, "{pattern}");
             assert!(compile(pattern).is_ok());
         }

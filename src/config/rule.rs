@@ -187,10 +187,7 @@ mod tests {
 
     #[test]
     fn a_network_holds_its_addresses_and_no_others() {
-        let network = |address: &str, bits| Network {
-            address: address.parse().unwrap(),
-            bits,
-        };
+        let network = |address: &str, bits| Network { address: address.parse().unwrap(), bits };
         for (address, bits, inside, outside) in [
             ("10.0.0.0", 8, "10.255.0.1", "11.0.0.0"),
             ("0.0.0.0", 0, "255.255.255.255", "::1"),
@@ -198,14 +195,8 @@ mod tests {
             ("2001:db8::", 32, "2001:db8:ffff::", "2001:db9::"),
             ("::", 0, "ffff::", "127.0.0.1"),
         ] {
-            assert!(
-                network(address, bits).contains(inside.parse().unwrap()),
-                "{address}/{bits} {inside}"
-            );
-            assert!(
-                !network(address, bits).contains(outside.parse().unwrap()),
-                "{address}/{bits} {outside}"
-            );
+            assert!(network(address, bits).contains(inside.parse().unwrap()), "{address}/{bits} {inside}");
+            assert!(!network(address, bits).contains(outside.parse().unwrap()), "{address}/{bits} {outside}");
         }
     }
 }

@@ -24,24 +24,12 @@ fn read_one(table: &Table<'_>, shown: &mut Shown, regexes: &mut Regexes, faults:
     let paths = read_paths(table, faults);
     let (regex, groups) = read_regex(table, regexes, faults);
     let captures = captures(&paths, regex.is_some(), groups);
-    let patterns = Patterns {
-        paths: paths.as_deref(),
-        captures: &captures,
-        of_regex: regex.is_some(),
-    };
+    let patterns = Patterns { paths: paths.as_deref(), captures: &captures, of_regex: regex.is_some() };
     let act = act::read(table, &patterns, shown, faults);
     let (file, line) = faults.file_and_line(table.at.start);
-    let place = RulePlace {
-        file: file.to_string_lossy().into_owned(),
-        line: u32::try_from(line).unwrap_or(u32::MAX),
-    };
+    let place = RulePlace { file: file.to_string_lossy().into_owned(), line: u32::try_from(line).unwrap_or(u32::MAX) };
     let path = paths.unwrap_or_default().iter().map(|text| text.value.to_owned()).collect();
-    Rule {
-        matchers: read_matchers(table, path, regex, faults),
-        changes: read_changes(table, &captures, faults),
-        act,
-        place,
-    }
+    Rule { matchers: read_matchers(table, path, regex, faults), changes: read_changes(table, &captures, faults), act, place }
 }
 
 fn read_matchers(table: &Table<'_>, path: Vec<String>, regex: Option<String>, faults: &mut Faults<'_>) -> Matchers {
@@ -99,10 +87,7 @@ fn check_path(pattern: &str) -> Result<(), (&'static str, &'static str)> {
         return Err(("has two stars in a row", "expected one, which stands for \"/\" too"));
     }
     if pattern.contains("//") || pattern.split('/').any(|segment| segment == "." || segment == "..") {
-        return Err((
-            "matches nothing",
-            "\"//\", \"/./\" and \"/../\" are resolved before a path is compared",
-        ));
+        return Err(("matches nothing", "\"//\", \"/./\" and \"/../\" are resolved before a path is compared"));
     }
     if pattern.matches('*').count() > STARS_MAX {
         return Err(("has more than 9 stars", ""));
@@ -112,9 +97,7 @@ fn check_path(pattern: &str) -> Result<(), (&'static str, &'static str)> {
 
 /// The expression and the number of its groups.
 fn read_regex(table: &Table<'_>, regexes: &mut Regexes, faults: &mut Faults<'_>) -> (Option<String>, Option<u8>) {
-    let text = table
-        .item("regex", faults)
-        .and_then(|item| item.text("a regular expression", faults));
+    let text = table.item("regex", faults).and_then(|item| item.text("a regular expression", faults));
     let Some(text) = text else { return (None, None) };
     let pattern = text.value.to_owned();
     if let Some(groups) = regexes.get(text.value) {
@@ -149,10 +132,7 @@ fn captures(paths: &Option<Vec<Text<'_>>>, has_regex: bool, groups: Option<u8>) 
         let stars = |text: &Text<'_>| u8::try_from(text.value.matches('*').count()).unwrap_or(u8::MAX);
         let fewest = paths.iter().flatten().min_by_key(|text| stars(text));
         match fewest {
-            Some(text) => (
-                stars(text),
-                format!("the path {} has {}", quoted(text.value), counted(stars(text), "star")),
-            ),
+            Some(text) => (stars(text), format!("the path {} has {}", quoted(text.value), counted(stars(text), "star"))),
             None => (0, "the rule has neither a \"regex\" nor a \"path\" with a star".to_owned()),
         }
     };
@@ -192,11 +172,7 @@ fn check_method(word: &str) -> Result<String, String> {
         return Err(format!("expected {METHOD_EXPECTED}"));
     }
     let upper = word.to_ascii_uppercase();
-    if upper == word {
-        Ok(upper)
-    } else {
-        Err(format!("methods are case-sensitive: did you mean {upper:?}?"))
-    }
+    if upper == word { Ok(upper) } else { Err(format!("methods are case-sensitive: did you mean {upper:?}?")) }
 }
 
 fn check_host(word: &str) -> Result<String, String> {
@@ -317,10 +293,7 @@ mod tests {
             path: texts(&["/a", "*.b"]),
             regex: Some("^/(a)$".to_owned()),
             method: texts(&["GET", "M-SEARCH"]),
-            client: vec![super::super::Network {
-                address: "10.0.0.0".parse().unwrap(),
-                bits: 8,
-            }],
+            client: vec![super::super::Network { address: "10.0.0.0".parse().unwrap(), bits: 8 }],
             host: texts(&["a.example", "*.b.example"]),
             request_header: vec![("x-b".to_owned(), "*".to_owned()), ("a".to_owned(), "b c".to_owned())],
             exists: Some(Exists::Directory),
@@ -339,20 +312,13 @@ mod tests {
         let text = "header = { X-B = \"a {host}\", A = \"\" }\nexpires = \"30d\"\nallow = [\"::1\", \"10.0.0.0/8\"]\ndeny = \"0.0.0.0/0\"\n\
                     body = \"1TiB\"\nlisting = true\nindex = []";
         let changes = rule(text).changes;
-        let headers: Vec<(&str, String)> = changes
-            .header
-            .iter()
-            .map(|(name, value)| (name.as_str(), value.to_string()))
-            .collect();
+        let headers: Vec<(&str, String)> = changes.header.iter().map(|(name, value)| (name.as_str(), value.to_string())).collect();
         assert_eq!(headers, [("X-B", "a {host}".to_owned()), ("A", String::new())]);
         assert_eq!(changes.expires, Some(Duration::from_secs(30 * 86_400)));
         let shown = |networks: &[super::super::Network]| networks.iter().map(ToString::to_string).collect::<Vec<_>>();
         assert_eq!(shown(&changes.allow), ["::1/128", "10.0.0.0/8"]);
         assert_eq!(shown(&changes.deny), ["0.0.0.0/0"]);
-        assert_eq!(
-            (changes.body, changes.listing, changes.index),
-            (Some(1 << 40), Some(true), Some(Vec::new()))
-        );
+        assert_eq!((changes.body, changes.listing, changes.index), (Some(1 << 40), Some(true), Some(Vec::new())));
         assert_eq!(rule("").matchers, Matchers::default());
     }
 
@@ -374,20 +340,11 @@ mod tests {
             ("/a/**/b", "has two stars in a row, expected one, which stands for \"/\" too"),
             ("/*a*a*a*a*a*a*a*a*a*", "has more than 9 stars"),
         ] {
-            assert_eq!(
-                said(&format!("path = [\"/x\", \"{path}\"]")),
-                [format!("4:15: \"{path}\" {said_of_it}")]
-            );
+            assert_eq!(said(&format!("path = [\"/x\", \"{path}\"]")), [format!("4:15: \"{path}\" {said_of_it}")]);
         }
         assert_eq!(said("path = \"/a\\u0000\""), ["4:8: \"/a\\0\" holds a NUL, which no path does"]);
-        assert_eq!(
-            said("path = []"),
-            [format!("4:8: an empty list matches nothing, expected {PATH_EXPECTED}")]
-        );
-        assert_eq!(
-            said("path = 1"),
-            [format!("4:8: \"path\" in [[site.rule]] is an integer, expected {PATH_EXPECTED}")]
-        );
+        assert_eq!(said("path = []"), [format!("4:8: an empty list matches nothing, expected {PATH_EXPECTED}")]);
+        assert_eq!(said("path = 1"), [format!("4:8: \"path\" in [[site.rule]] is an integer, expected {PATH_EXPECTED}")]);
         assert_eq!(said("path = [\"/a/*\", \"*.b\", \"*\", \"/..a/.\u{e9}\"]"), [""; 0]);
     }
 
@@ -396,10 +353,7 @@ mod tests {
         assert_eq!(said("regex = '^/(a'"), ["4:12: regular expression: unclosed group"]);
         // With escapes in the string the place cannot be told.
         assert_eq!(said("regex = \"^/(\\u0061\""), ["4:9: regular expression: unclosed group"]);
-        assert_eq!(
-            said("regex = 1"),
-            ["4:9: \"regex\" in [[site.rule]] is an integer, expected a regular expression"]
-        );
+        assert_eq!(said("regex = 1"), ["4:9: \"regex\" in [[site.rule]] is an integer, expected a regular expression"]);
         // What follows from it is not told.
         assert_eq!(said("regex = '^/(a'\nrewrite = \"/{2}\"").len(), 1);
     }
@@ -484,17 +438,11 @@ mod tests {
     fn headers_that_are_the_servers_own_are_refused() {
         for (name, why) in OWN_HEADERS {
             let upper = name.to_ascii_uppercase();
-            assert_eq!(
-                said(&format!("header = {{ {upper} = \"\" }}")),
-                [format!("4:12: {upper:?} cannot be set, {why}")]
-            );
+            assert_eq!(said(&format!("header = {{ {upper} = \"\" }}")), [format!("4:12: {upper:?} cannot be set, {why}")]);
         }
         for value in ["a\\r\\nX: y", "a\\n", "\\u0000"] {
             let said = said(&format!("header = {{ A = \"{value}\" }}"));
-            assert!(
-                said[0].ends_with("is not possible here, expected no control characters"),
-                "{said:?}"
-            );
+            assert!(said[0].ends_with("is not possible here, expected no control characters"), "{said:?}");
         }
         assert_eq!(
             said("header = \"A: b\""),
@@ -506,22 +454,10 @@ mod tests {
     fn the_other_changes_are_checked() {
         for (line, said_of_it) in [
             ("expires = \"11y\"", "4:11: \"11y\" is not a duration"),
-            (
-                "expires = \"3651d\"",
-                "4:11: \"expires\" in [[site.rule]] is \"3651d\", expected \"0ms\" to \"3650d\"",
-            ),
-            (
-                "body = \"17TiB\"",
-                "4:8: \"body\" in [[site.rule]] is \"17TiB\", expected \"0B\" to \"16TiB\"",
-            ),
-            (
-                "listing = 1",
-                "4:11: \"listing\" in [[site.rule]] is an integer, expected true or false",
-            ),
-            (
-                "index = [\"a/b\"]",
-                "4:10: \"a/b\" is not possible here, expected the name of a file, without \"/\"",
-            ),
+            ("expires = \"3651d\"", "4:11: \"expires\" in [[site.rule]] is \"3651d\", expected \"0ms\" to \"3650d\""),
+            ("body = \"17TiB\"", "4:8: \"body\" in [[site.rule]] is \"17TiB\", expected \"0B\" to \"16TiB\""),
+            ("listing = 1", "4:11: \"listing\" in [[site.rule]] is an integer, expected true or false"),
+            ("index = [\"a/b\"]", "4:10: \"a/b\" is not possible here, expected the name of a file, without \"/\""),
         ] {
             assert!(said(line)[0].starts_with(said_of_it), "{:?}", said(line));
         }

@@ -52,27 +52,15 @@ pub(super) fn default() -> Server {
 /// The name or number of a user or group, which may not be the superuser's.
 fn read_account(item: &Item<'_>, what: &str, faults: &mut Faults<'_>) -> Option<String> {
     let text = item.text(&format!("the name of a {what}"), faults)?;
-    let number = text
-        .value
-        .bytes()
-        .all(|byte| byte.is_ascii_digit())
-        .then(|| text.value.parse::<u32>());
+    let number = text.value.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.value.parse::<u32>());
     if text.value == "root" || number == Some(Ok(0)) {
-        let message = format!(
-            "{} as {what:?} would leave the confined processes the superuser's rights",
-            quoted(text.value)
-        );
+        let message = format!("{} as {what:?} would leave the confined processes the superuser's rights", quoted(text.value));
         item.report(message, format!("expected a {what} of its own, such as \"anchorite\""), faults);
         return None;
     }
     // (uid_t) -1 means "leave as it is" to setresuid(2).
     let impossible = matches!(number, Some(Ok(u32::MAX) | Err(_)));
-    if text.value.is_empty()
-        || impossible
-        || text
-            .value
-            .contains(|c: char| c.is_control() || c.is_whitespace() || ":/,".contains(c))
-    {
+    if text.value.is_empty() || impossible || text.value.contains(|c: char| c.is_control() || c.is_whitespace() || ":/,".contains(c)) {
         item.report(format!("{} is not the name of a {what}", quoted(text.value)), "", faults);
         return None;
     }
@@ -93,11 +81,7 @@ fn read_header_value(text: &Text<'_>, faults: &mut Faults<'_>) -> String {
     let visible = text.value.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic());
     if !visible || text.value.trim() != text.value || text.value.len() > SERVER_HEADER_MAX {
         let help = format!("expected at most {SERVER_HEADER_MAX} visible ASCII characters, or \"\" to send none");
-        faults.report(
-            text.at.clone(),
-            format!("{} cannot be the value of a header", quoted(text.value)),
-            help,
-        );
+        faults.report(text.at.clone(), format!("{} cannot be the value of a header", quoted(text.value)), help);
     }
     text.value.to_owned()
 }
@@ -122,10 +106,7 @@ mod tests {
     fn the_defaults_are_those_of_the_manual() {
         let server = with_a_site("").server;
         assert_eq!(server, default());
-        assert_eq!(
-            (server.user.as_deref(), server.group.as_deref(), server.workers),
-            (Some("anchorite"), Some("anchorite"), 0)
-        );
+        assert_eq!((server.user.as_deref(), server.group.as_deref(), server.workers), (Some("anchorite"), Some("anchorite"), 0));
         assert_eq!(server.listen, [Listen::Tcp("[::]:80".parse().unwrap())]);
         assert_eq!(server.server_header, "anchorite");
         assert_eq!(with_a_site("[server]").server, default());
@@ -136,14 +117,8 @@ mod tests {
         let text =
             "[server]\nuser = \"www-data\"\ngroup = \"33\"\nworkers = 1024\nlisten = [\"0.0.0.0:80\", \"[::1]:81\"]\nserver_header = \"\"";
         let server = with_a_site(text).server;
-        assert_eq!(
-            (server.user.as_deref(), server.group.as_deref(), server.workers),
-            (Some("www-data"), Some("33"), 1024)
-        );
-        assert_eq!(
-            server.listen,
-            ["0.0.0.0:80", "[::1]:81"].map(|address| Listen::Tcp(address.parse().unwrap()))
-        );
+        assert_eq!((server.user.as_deref(), server.group.as_deref(), server.workers), (Some("www-data"), Some("33"), 1024));
+        assert_eq!(server.listen, ["0.0.0.0:80", "[::1]:81"].map(|address| Listen::Tcp(address.parse().unwrap())));
         assert_eq!(server.server_header, "");
     }
 
@@ -158,10 +133,7 @@ mod tests {
         for name in ["root", "0", "000"] {
             for (key, column) in [("user", 8), ("group", 9)] {
                 let what = format!("2:{column}: \"{name}\" as \"{key}\" would leave the confined processes the superuser's rights");
-                assert_eq!(
-                    said(&format!("{key} = \"{name}\"")),
-                    [format!("{what}, expected a {key} of its own, such as \"anchorite\"")]
-                );
+                assert_eq!(said(&format!("{key} = \"{name}\"")), [format!("{what}, expected a {key} of its own, such as \"anchorite\"")]);
             }
         }
     }
@@ -170,19 +142,10 @@ mod tests {
     fn what_cannot_be_an_account_is_refused() {
         for name in ["", "4294967295", "4294967296", "a b", "a:b", "a/b", "a\\nb", "a\\u0000"] {
             let text: String = name.replace("\\u0000", "\\0");
-            assert_eq!(
-                said(&format!("user = \"{name}\"")),
-                [format!("2:8: \"{text}\" is not the name of a user")]
-            );
+            assert_eq!(said(&format!("user = \"{name}\"")), [format!("2:8: \"{text}\" is not the name of a user")]);
         }
-        assert_eq!(
-            said("user = 33"),
-            ["2:8: \"user\" in [server] is an integer, expected the name of a user"]
-        );
-        assert_eq!(
-            said("group = [\"a\"]"),
-            ["2:9: \"group\" in [server] is a list, expected the name of a group"]
-        );
+        assert_eq!(said("user = 33"), ["2:8: \"user\" in [server] is an integer, expected the name of a user"]);
+        assert_eq!(said("group = [\"a\"]"), ["2:9: \"group\" in [server] is a list, expected the name of a group"]);
     }
 
     #[test]
@@ -190,52 +153,29 @@ mod tests {
         for number in ["-1", "1025", "99999999999999999999"] {
             assert_eq!(
                 said(&format!("workers = {number}")),
-                [format!(
-                    "2:11: \"workers\" in [server] is {number}, expected an integer from 0 to 1024"
-                )]
+                [format!("2:11: \"workers\" in [server] is {number}, expected an integer from 0 to 1024")]
             );
         }
-        assert_eq!(
-            said("workers = \"2\""),
-            ["2:11: \"workers\" in [server] is a string, expected an integer from 0 to 1024"]
-        );
-        assert_eq!(
-            said("workers = 1.0"),
-            ["2:11: \"workers\" in [server] is a float, expected an integer from 0 to 1024"]
-        );
+        assert_eq!(said("workers = \"2\""), ["2:11: \"workers\" in [server] is a string, expected an integer from 0 to 1024"]);
+        assert_eq!(said("workers = 1.0"), ["2:11: \"workers\" in [server] is a float, expected an integer from 0 to 1024"]);
     }
 
     #[test]
     fn the_services_own_files_have_paths() {
         let server = with_a_site("[server]\ncontrol_socket = \"s\"\npid_file = \"../p\"").server;
-        assert_eq!(
-            (server.control_socket, server.pid_file),
-            (Some("/etc/anchorite/s".into()), Some("/etc/p".into()))
-        );
+        assert_eq!((server.control_socket, server.pid_file), (Some("/etc/anchorite/s".into()), Some("/etc/p".into())));
         let server = with_a_site("[server]\ncontrol_socket = \"\"\npid_file = \"\"").server;
         assert_eq!((server.control_socket, server.pid_file), (None, None));
         for (line, said_of_it) in [
-            (
-                "control_socket = 1",
-                "2:18: \"control_socket\" in [server] is an integer, expected a path, or \"\" for none",
-            ),
-            (
-                "control_socket = \"/\"",
-                "2:18: \"/\" is a directory, expected the path of a socket",
-            ),
-            (
-                "pid_file = \"/run/\"",
-                "2:12: \"/run/\" is a directory, expected the path of a file",
-            ),
+            ("control_socket = 1", "2:18: \"control_socket\" in [server] is an integer, expected a path, or \"\" for none"),
+            ("control_socket = \"/\"", "2:18: \"/\" is a directory, expected the path of a socket"),
+            ("pid_file = \"/run/\"", "2:12: \"/run/\" is a directory, expected the path of a file"),
             ("pid_file = \"a\\u0000\"", "2:12: \"a\\0\" holds a NUL, expected a path"),
         ] {
             assert_eq!(said(line), [said_of_it]);
         }
         let long = said(&format!("control_socket = \"/{}\"", "a".repeat(107)));
-        assert!(
-            long[0].ends_with("is too long for a socket, expected at most 107 bytes"),
-            "{long:?}"
-        );
+        assert!(long[0].ends_with("is too long for a socket, expected at most 107 bytes"), "{long:?}");
     }
 
     #[test]
@@ -249,9 +189,6 @@ mod tests {
             );
         }
         assert_eq!(said(&format!("server_header = \"{}\"", "a".repeat(128))), [""; 0]);
-        assert_eq!(
-            said("server_header = false"),
-            ["2:17: \"server_header\" in [server] is a boolean, expected a string"]
-        );
+        assert_eq!(said("server_header = false"), ["2:17: \"server_header\" in [server] is a boolean, expected a string"]);
     }
 }

@@ -57,18 +57,13 @@ pub(super) fn with_defaults(root: PathBuf) -> Site {
 fn read_root(table: &Table<'_>, site: &mut Site, shown: &mut Shown, faults: &mut Faults<'_>) {
     let Some(item) = table.item("root", faults) else {
         let help = match table.inside("rule", "root") {
-            Some(place) => format!(
-                "the one at {} stands behind [[site.rule]] and belongs to that rule",
-                faults.place_name(place)
-            ),
+            Some(place) => format!("the one at {} stands behind [[site.rule]] and belongs to that rule", faults.place_name(place)),
             None => "expected the directory to serve, such as root = \"/var/www/html\"".to_owned(),
         };
         faults.report_missing(table.at.clone(), "this site has no \"root\"", help);
         return;
     };
-    let read = item
-        .text("a directory", faults)
-        .and_then(|text| directory::read(&text, &captures(&site.name), shown, faults));
+    let read = item.text("a directory", faults).and_then(|text| directory::read(&text, &captures(&site.name), shown, faults));
     if let Some(Directory { base, rest }) = read {
         (site.root, site.root_rest) = (base, rest);
     }
@@ -77,14 +72,8 @@ fn read_root(table: &Table<'_>, site: &mut Site, shown: &mut Shown, faults: &mut
 /// `{1}` is what the star of the name stands for.
 fn captures(names: &[String]) -> Captures {
     match names.iter().find(|name| !name.starts_with('*')) {
-        Some(name) => Captures {
-            count: 0,
-            source: format!("the name {} has no star", quoted(name)),
-        },
-        None => Captures {
-            count: 1,
-            source: "the name has 1 star".to_owned(),
-        },
+        Some(name) => Captures { count: 0, source: format!("the name {} has no star", quoted(name)) },
+        None => Captures { count: 1, source: "the name has 1 star".to_owned() },
     }
 }
 
@@ -107,10 +96,7 @@ fn read_others(table: &Table<'_>, site: &mut Site, faults: &mut Faults<'_>) {
     if let Some(symlinks) = table.item("symlinks", faults).and_then(|item| item.choice(&SYMLINKS, faults)) {
         site.symlinks = symlinks;
     }
-    if let Some(charset) = table
-        .item("charset", faults)
-        .and_then(|item| item.text("the name of a character set, or \"\"", faults))
-    {
+    if let Some(charset) = table.item("charset", faults).and_then(|item| item.text("the name of a character set, or \"\"", faults)) {
         site.charset = read_charset(&charset, faults);
     }
 }
@@ -121,11 +107,7 @@ fn read_error_pages(item: &Item<'_>, faults: &mut Faults<'_>) -> Vec<(u16, Strin
     for (status, path) in item.pairs("a table such as { 404 = \"/404.html\" }", faults).unwrap_or_default() {
         let number = status.value.parse().ok().filter(|number| (400..=599).contains(number));
         let Some(number) = number.filter(|_| status.value.len() == 3) else {
-            faults.report(
-                status.at,
-                format!("{} is not the status of an error", quoted(status.value)),
-                "expected 400 to 599",
-            );
+            faults.report(status.at, format!("{} is not the status of an error", quoted(status.value)), "expected 400 to 599");
             continue;
         };
         if !path.value.starts_with('/') || path.value.ends_with('/') || path.value.contains(char::is_control) {
@@ -151,11 +133,7 @@ fn read_names(table: &Table<'_>, listen: &[Listen], taken: &mut Taken, faults: &
     };
     let texts = item.text_or_texts("a host name or a list of them", faults)?;
     if item.is_empty_list() {
-        item.report(
-            "\"name\" in [[site]] is empty",
-            "expected a host name, or \"\" for requests that match no other site",
-            faults,
-        );
+        item.report("\"name\" in [[site]] is empty", "expected a host name, or \"\" for requests that match no other site", faults);
     }
     let mut list = Vec::new();
     for text in &texts {
@@ -216,9 +194,7 @@ pub(super) fn host_name(written: &str) -> Result<String, &'static str> {
 
 fn is_label(label: &str) -> bool {
     (1..=LABEL_MAX).contains(&label.len())
-        && label
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_')
+        && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_')
         && !label.starts_with('-')
         && !label.ends_with('-')
 }
@@ -258,11 +234,7 @@ fn check_hidden(pattern: &str) -> Result<(), &'static str> {
 fn read_charset(text: &Text<'_>, faults: &mut Faults<'_>) -> String {
     if !text.value.is_empty() && !is_token(text.value) {
         let help = "expected a token such as \"utf-8\", or \"\" to send none";
-        faults.report(
-            text.at.clone(),
-            format!("{} is not the name of a character set", quoted(text.value)),
-            help,
-        );
+        faults.report(text.at.clone(), format!("{} is not the name of a character set", quoted(text.value)), help);
     }
     text.value.to_owned()
 }
@@ -273,12 +245,8 @@ const NAME_MAX: usize = 253;
 const LABEL_MAX: usize = 63;
 /// Dot files, editors' backups and autosaves.
 const HIDDEN: [&str; 4] = [".*", "*~", "*.bak", "#*#"];
-pub(super) const SYMLINKS: [(&str, Symlinks); 4] = [
-    ("never", Symlinks::Never),
-    ("owner", Symlinks::Owner),
-    ("inside", Symlinks::Inside),
-    ("any", Symlinks::Any),
-];
+pub(super) const SYMLINKS: [(&str, Symlinks); 4] =
+    [("never", Symlinks::Never), ("owner", Symlinks::Owner), ("inside", Symlinks::Inside), ("any", Symlinks::Any)];
 
 #[cfg(test)]
 mod tests {
@@ -347,10 +315,7 @@ mod tests {
     fn names_are_compared_as_requests_are() {
         assert_eq!(named("\"Example.ORG.\""), ["example.org"]);
         let plain = ["", "*.a.example", "a_b.example", "127.0.0.1", "xn--bcher-kva.example"];
-        assert_eq!(
-            named("[\"\", \"*.A.example\", \"a_b.example\", \"127.0.0.1\", \"xn--bcher-kva.example\"]"),
-            plain
-        );
+        assert_eq!(named("[\"\", \"*.A.example\", \"a_b.example\", \"127.0.0.1\", \"xn--bcher-kva.example\"]"), plain);
         let longest = format!("{}.{}", ["a".repeat(63).as_str(); 3].join("."), "a".repeat(61));
         assert_eq!(named(&format!("\"{longest}.\"")), [longest.as_str()]);
     }
@@ -374,21 +339,12 @@ mod tests {
             ("http//a", labels),
             (&label, labels),
         ] {
-            assert_eq!(
-                said(&format!("name = [\"{name}\"]")),
-                [format!("3:9: {name:?} is not a host name, {help}")]
-            );
+            assert_eq!(said(&format!("name = [\"{name}\"]")), [format!("3:9: {name:?} is not a host name, {help}")]);
         }
         let long = ["a".repeat(60).as_str(); 5].join(".");
         assert!(said(&format!("name = \"{long}\""))[0].ends_with("is not a host name, expected at most 253 characters"));
-        assert_eq!(
-            said("name = 1"),
-            ["3:8: \"name\" in [[site]] is an integer, expected a host name or a list of them"]
-        );
-        assert_eq!(
-            said("name = [1]"),
-            ["3:9: \"name\" in [[site]] holds an integer, expected a host name or a list of them"]
-        );
+        assert_eq!(said("name = 1"), ["3:8: \"name\" in [[site]] is an integer, expected a host name or a list of them"]);
+        assert_eq!(said("name = [1]"), ["3:9: \"name\" in [[site]] holds an integer, expected a host name or a list of them"]);
         assert_eq!(
             said("name = []"),
             ["3:8: \"name\" in [[site]] is empty, expected a host name, or \"\" for requests that match no other site"]
@@ -400,15 +356,11 @@ mod tests {
         let file = "/etc/anchorite/anchorite.toml";
         assert_eq!(
             told("[[site]]\nname = \"a.example\"\nroot = \"/a\"\n[[site]]\nname = [\"b\", \"A.Example.\"]\nroot = \"/b\"\n"),
-            [format!(
-                "5:14: \"a.example\" is already the name of a site, first given at {file}:2:8"
-            )]
+            [format!("5:14: \"a.example\" is already the name of a site, first given at {file}:2:8")]
         );
         assert_eq!(
             told("[[site]]\nroot = \"/a\"\n[[site]]\nroot = \"/b\"\n"),
-            [format!(
-                "3:1: requests that match no name have a site already, first given at {file}:1:1"
-            )]
+            [format!("3:1: requests that match no name have a site already, first given at {file}:1:1")]
         );
     }
 
@@ -450,20 +402,10 @@ mod tests {
             ]
         );
         for text in ["", "# nothing\n", "[server]\n", "site = []\n"] {
-            assert_eq!(
-                told(text),
-                ["1:1: no site is configured, expected at least one [[site]] with a \"root\""],
-                "{text:?}"
-            );
+            assert_eq!(told(text), ["1:1: no site is configured, expected at least one [[site]] with a \"root\""], "{text:?}");
         }
-        assert_eq!(
-            told("site = [1]\n"),
-            ["1:9: \"site\" holds an integer, expected only tables, each begun with [[site]]"]
-        );
-        assert_eq!(
-            told("[site]\nroot = \"/a\"\n"),
-            ["1:2: \"site\" is a table, expected a list of tables, each begun with [[site]]"]
-        );
+        assert_eq!(told("site = [1]\n"), ["1:9: \"site\" holds an integer, expected only tables, each begun with [[site]]"]);
+        assert_eq!(told("[site]\nroot = \"/a\"\n"), ["1:2: \"site\" is a table, expected a list of tables, each begun with [[site]]"]);
     }
 
     #[test]
@@ -471,10 +413,7 @@ mod tests {
         for (root, said_of_it) in [
             ("\"/\"", "2:8: \"/\" is the whole file system, expected a directory beneath \"/\""),
             ("\"\"", "2:8: \"\" is not a path, expected a path"),
-            (
-                "\"/a/../..\"",
-                "2:8: \"/a/../..\" has \"..\" after a name, expected \"..\" only at the beginning",
-            ),
+            ("\"/a/../..\"", "2:8: \"/a/../..\" has \"..\" after a name, expected \"..\" only at the beginning"),
             ("\"a\\u0000\"", "2:8: \"a\\0\" holds a NUL, expected a path"),
             ("1", "2:8: \"root\" in [[site]] is an integer, expected a directory"),
         ] {
@@ -485,64 +424,28 @@ mod tests {
     #[test]
     fn the_other_keys_are_checked() {
         for (line, said_of_it) in [
-            (
-                "index = \"a\"",
-                "3:9: \"index\" in [[site]] is a string, expected a list of file names",
-            ),
+            ("index = \"a\"", "3:9: \"index\" in [[site]] is a string, expected a list of file names"),
             ("index = [\"\"]", "3:10: \"\" is not possible here, expected the name of a file"),
-            (
-                "index = [\"a\", \"..\"]",
-                "3:15: \"..\" is not possible here, expected the name of a file",
-            ),
+            ("index = [\"a\", \"..\"]", "3:15: \"..\" is not possible here, expected the name of a file"),
             ("index = [\".\"]", "3:10: \".\" is not possible here, expected the name of a file"),
-            (
-                "index = [\"a/b\"]",
-                "3:10: \"a/b\" is not possible here, expected the name of a file, without \"/\"",
-            ),
-            (
-                "hidden = [\"\"]",
-                "3:11: \"\" is not possible here, expected a pattern, such as \".*\"",
-            ),
-            (
-                "hidden = [\"a/*\"]",
-                "3:11: \"a/*\" is not possible here, expected a pattern for one segment of a path, without \"/\"",
-            ),
-            (
-                "hidden = false",
-                "3:10: \"hidden\" in [[site]] is a boolean, expected a list of patterns",
-            ),
-            (
-                "listing = \"yes\"",
-                "3:11: \"listing\" in [[site]] is a string, expected true or false",
-            ),
-            (
-                "symlinks = \"onwer\"",
-                "3:12: \"symlinks\" in [[site]] is \"onwer\", did you mean \"owner\"?",
-            ),
-            (
-                "symlinks = \"x\"",
-                "3:12: \"symlinks\" in [[site]] is \"x\", expected \"never\", \"owner\", \"inside\" or \"any\"",
-            ),
+            ("index = [\"a/b\"]", "3:10: \"a/b\" is not possible here, expected the name of a file, without \"/\""),
+            ("hidden = [\"\"]", "3:11: \"\" is not possible here, expected a pattern, such as \".*\""),
+            ("hidden = [\"a/*\"]", "3:11: \"a/*\" is not possible here, expected a pattern for one segment of a path, without \"/\""),
+            ("hidden = false", "3:10: \"hidden\" in [[site]] is a boolean, expected a list of patterns"),
+            ("listing = \"yes\"", "3:11: \"listing\" in [[site]] is a string, expected true or false"),
+            ("symlinks = \"onwer\"", "3:12: \"symlinks\" in [[site]] is \"onwer\", did you mean \"owner\"?"),
+            ("symlinks = \"x\"", "3:12: \"symlinks\" in [[site]] is \"x\", expected \"never\", \"owner\", \"inside\" or \"any\""),
             (
                 "charset = \"utf-8\\r\\nX: y\"",
                 "3:11: \"utf-8\\r\\nX: y\" is not the name of a character set, expected a token such as \"utf-8\", or \"\" to send none",
             ),
-            (
-                "error_pages = { 200 = \"/a\" }",
-                "3:17: \"200\" is not the status of an error, expected 400 to 599",
-            ),
+            ("error_pages = { 200 = \"/a\" }", "3:17: \"200\" is not the status of an error, expected 400 to 599"),
             (
                 "error_pages = { 404 = \"a.html\" }",
                 "3:23: \"a.html\" is not possible here, expected the path of a file on this site, such as \"/404.html\"",
             ),
-            (
-                "error_pages = \"/a\"",
-                "3:15: \"error_pages\" in [[site]] is a string, expected a table such as { 404 = \"/404.html\" }",
-            ),
-            (
-                "charset = 8",
-                "3:11: \"charset\" in [[site]] is an integer, expected the name of a character set, or \"\"",
-            ),
+            ("error_pages = \"/a\"", "3:15: \"error_pages\" in [[site]] is a string, expected a table such as { 404 = \"/404.html\" }"),
+            ("charset = 8", "3:11: \"charset\" in [[site]] is an integer, expected the name of a character set, or \"\""),
         ] {
             assert_eq!(said(line), [said_of_it]);
         }

@@ -109,10 +109,7 @@ mod tests {
     use std::path::{Path, PathBuf};
 
     fn config() -> Config {
-        serve(
-            PathBuf::from(OsString::from_vec(b"/srv/\xff\xfe".to_vec())),
-            "127.0.0.1:8080".parse().unwrap(),
-        )
+        serve(PathBuf::from(OsString::from_vec(b"/srv/\xff\xfe".to_vec())), "127.0.0.1:8080".parse().unwrap())
     }
 
     #[test]
@@ -144,10 +141,7 @@ mod tests {
         let slice = config.worker_slice(LogNumbers::default());
         assert_eq!(slice.sites, config.sites);
         assert_eq!(slice.limits, config.limits);
-        assert_eq!(
-            (slice.server_header.as_str(), slice.level, slice.format),
-            ("x", Level::Debug, LogFormat::Combined)
-        );
+        assert_eq!((slice.server_header.as_str(), slice.level, slice.format), ("x", Level::Debug, LogFormat::Combined));
         assert_eq!(config.log_slice().level, Level::Debug);
     }
 }

@@ -52,24 +52,13 @@ struct Fault {
 }
 
 fn parse(text: &str, purpose: Purpose, captures: &Captures) -> Result<Template, Vec<Fault>> {
-    let mut reader = Reader {
-        text,
-        purpose,
-        captures,
-        parts: Vec::new(),
-        literal: String::new(),
-        faults: Vec::new(),
-    };
+    let mut reader = Reader { text, purpose, captures, parts: Vec::new(), literal: String::new(), faults: Vec::new() };
     let mut at = 0;
     while let Some(next) = text.get(at..).and_then(|rest| rest.chars().next()) {
         at = reader.step(at, next);
     }
     reader.end_literal();
-    if reader.faults.is_empty() {
-        Ok(Template { parts: reader.parts })
-    } else {
-        Err(reader.faults)
-    }
+    if reader.faults.is_empty() { Ok(Template { parts: reader.parts }) } else { Err(reader.faults) }
 }
 
 struct Reader<'t> {
@@ -194,11 +183,7 @@ impl Reader<'_> {
     }
 
     fn fault(&mut self, at: Range<usize>, what: impl Into<String>, help: impl Into<String>) {
-        self.faults.push(Fault {
-            at,
-            what: what.into(),
-            help: help.into(),
-        });
+        self.faults.push(Fault { at, what: what.into(), help: help.into() });
     }
 }
 
@@ -269,18 +254,12 @@ mod tests {
     use super::*;
 
     fn captures(count: u8) -> Captures {
-        Captures {
-            count,
-            source: format!("the regex has {count} groups"),
-        }
+        Captures { count, source: format!("the regex has {count} groups") }
     }
 
     fn told(text: &str, purpose: Purpose) -> Vec<String> {
         let faults = parse(text, purpose, &captures(2)).err().unwrap_or_default();
-        faults
-            .iter()
-            .map(|fault| format!("{}..{}: {}, {}", fault.at.start, fault.at.end, fault.what, fault.help))
-            .collect()
+        faults.iter().map(|fault| format!("{}..{}: {}, {}", fault.at.start, fault.at.end, fault.what, fault.help)).collect()
     }
 
     #[test]
@@ -301,11 +280,7 @@ mod tests {
         );
         assert_eq!(
             parts("{{\"{header.X-Y}\"}}?", Purpose::Body),
-            [
-                Part::Literal("{\"".into()),
-                Part::Header("x-y".into()),
-                Part::Literal("\"}?".into())
-            ]
+            [Part::Literal("{\"".into()), Part::Header("x-y".into()), Part::Literal("\"}?".into())]
         );
         assert_eq!(parts("", Purpose::Header), []);
         for (name, _) in VARIABLES {
@@ -324,20 +299,14 @@ mod tests {
         for (text, said) in [
             ("é{path", format!("2..7: {open}")),
             ("{a{path}", format!("0..2: {open}")),
-            (
-                "a}b",
-                "1..2: \"}\" without a \"{\" before it, expected \"}}\" for a brace itself".to_owned(),
-            ),
+            ("a}b", "1..2: \"}\" without a \"{\" before it, expected \"}}\" for a brace itself".to_owned()),
             ("{}", format!("0..2: unknown variable \"{{}}\", {known}")),
             ("/{pth}", "1..6: unknown variable \"{pth}\", did you mean \"{path}\"?".to_owned()),
             ("{remote_addr}", format!("0..13: unknown variable \"{{remote_addr}}\", {known}")),
             ("{3}", "0..3: \"{3}\" stands for nothing, the regex has 2 groups".to_owned()),
             ("{0}", "0..3: \"{0}\" stands for nothing, the regex has 2 groups".to_owned()),
             ("{999}", "0..5: \"{999}\" stands for nothing, the regex has 2 groups".to_owned()),
-            (
-                "{header.}",
-                "0..9: \"\" is not the name of a header, expected one such as \"{header.user-agent}\"".to_owned(),
-            ),
+            ("{header.}", "0..9: \"\" is not the name of a header, expected one such as \"{header.user-agent}\"".to_owned()),
         ] {
             assert_eq!(told(text, Purpose::LogLine), [said], "{text}");
         }
@@ -347,51 +316,19 @@ mod tests {
     #[test]
     fn what_a_template_may_hold_depends_on_its_purpose() {
         for (text, purpose, said) in [
-            (
-                "/{status}",
-                Purpose::Location,
-                "1..9: \"{status}\" is not possible here, it is known only when the response is made",
-            ),
-            (
-                "{bytes}",
-                Purpose::Header,
-                "0..7: \"{bytes}\" is not possible here, it is known only when the response has been sent",
-            ),
+            ("/{status}", Purpose::Location, "1..9: \"{status}\" is not possible here, it is known only when the response is made"),
+            ("{bytes}", Purpose::Header, "0..7: \"{bytes}\" is not possible here, it is known only when the response has been sent"),
             (
                 "{uri}",
                 Purpose::Path,
                 "0..5: \"{uri}\" is not possible here, it is the raw target with its query; expected \"{path}\" and \"{query}\"",
             ),
-            (
-                "/a/{host}",
-                Purpose::Directory,
-                "3..9: \"{host}\" cannot be part of a directory, expected only captures such as \"{1}\"",
-            ),
-            (
-                "/a b",
-                Purpose::Location,
-                "2..3: \" \" is not possible here, expected it percent-encoded",
-            ),
-            (
-                "/\u{e9}",
-                Purpose::Location,
-                "1..3: \"é\" is not possible here, expected it percent-encoded",
-            ),
-            (
-                "a\r",
-                Purpose::Header,
-                "1..2: \"\\r\" is not possible here, expected no control characters",
-            ),
-            (
-                "a\n",
-                Purpose::LogLine,
-                "1..2: \"\\n\" is not possible here, expected no control characters",
-            ),
-            (
-                "/a\0",
-                Purpose::Path,
-                "2..3: \"\\0\" is not possible here, expected no control characters",
-            ),
+            ("/a/{host}", Purpose::Directory, "3..9: \"{host}\" cannot be part of a directory, expected only captures such as \"{1}\""),
+            ("/a b", Purpose::Location, "2..3: \" \" is not possible here, expected it percent-encoded"),
+            ("/\u{e9}", Purpose::Location, "1..3: \"é\" is not possible here, expected it percent-encoded"),
+            ("a\r", Purpose::Header, "1..2: \"\\r\" is not possible here, expected no control characters"),
+            ("a\n", Purpose::LogLine, "1..2: \"\\n\" is not possible here, expected no control characters"),
+            ("/a\0", Purpose::Path, "2..3: \"\\0\" is not possible here, expected no control characters"),
         ] {
             assert_eq!(told(text, purpose), [said], "{text}");
         }

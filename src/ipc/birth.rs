@@ -65,55 +65,31 @@ pub fn prove<S>(born: &Born<S>) -> u8 {
 /// # Errors
 /// As [`Channel::send`].
 pub fn report_ready(parent: &Channel, confined: &Confined) -> std::io::Result<()> {
-    parent.send(
-        &ToParent::Ready {
-            missing: mask(&confined.missing),
-        },
-        &[],
-    )
+    parent.send(&ToParent::Ready { missing: mask(&confined.missing) }, &[])
 }
 
 /// The layers whose bit is set in a [`ToParent::Ready`].
 pub fn missing(mask: u8) -> impl Iterator<Item = Layer> {
-    Layer::ALL
-        .into_iter()
-        .enumerate()
-        .filter(move |(bit, _)| mask & (1 << bit) != 0)
-        .map(|(_, layer)| layer)
+    Layer::ALL.into_iter().enumerate().filter(move |(bit, _)| mask & (1 << bit) != 0).map(|(_, layer)| layer)
 }
 
 fn mask(layers: &[Layer]) -> u8 {
-    Layer::ALL
-        .iter()
-        .enumerate()
-        .filter(|(_, layer)| layers.contains(layer))
-        .map(|(bit, _)| 1 << bit)
-        .sum()
+    Layer::ALL.iter().enumerate().filter(|(_, layer)| layers.contains(layer)).map(|(bit, _)| 1 << bit).sum()
 }
 
 fn take<S: DeserializeOwned>(role: Role, parent: Channel) -> Result<Born<S>, (Channel, String)> {
     let outcome = (|| {
-        let slice = socket::inherited(SLICE)
-            .and_then(memory::content)
-            .map_err(|fault| format!("slice: {fault}"))?;
+        let slice = socket::inherited(SLICE).and_then(memory::content).map_err(|fault| format!("slice: {fault}"))?;
         let (cell, slice): (Cell, S) = config::decode(&slice).map_err(|fault| format!("slice: {fault}"))?;
         if cell.role != role {
             return Err("slice: it is for another role".to_owned());
         }
         let shared = if cell.last_descriptor >= COUNTERS {
-            Some(
-                socket::inherited(COUNTERS)
-                    .and_then(Shared::map)
-                    .map_err(|fault| format!("counters: {fault}"))?,
-            )
+            Some(socket::inherited(COUNTERS).and_then(Shared::map).map_err(|fault| format!("counters: {fault}"))?)
         } else {
             None
         };
-        let log = if cell.last_descriptor >= LOG_CHANNEL {
-            socket::inherited(LOG_CHANNEL).ok().map(Channel::from)
-        } else {
-            None
-        };
+        let log = if cell.last_descriptor >= LOG_CHANNEL { socket::inherited(LOG_CHANNEL).ok().map(Channel::from) } else { None };
         if let Some(log) = &log {
             panic::send_to(log.as_fd().as_raw_fd());
         }
@@ -125,16 +101,9 @@ fn take<S: DeserializeOwned>(role: Role, parent: Channel) -> Result<Born<S>, (Ch
         Ok((confined, cell, slice, log, shared, descriptors, poller))
     })();
     match outcome {
-        Ok((confined, cell, slice, log, shared, descriptors, poller)) => Ok(Born {
-            confined,
-            cell,
-            slice,
-            descriptors,
-            parent,
-            poller,
-            log,
-            shared,
-        }),
+        Ok((confined, cell, slice, log, shared, descriptors, poller)) => {
+            Ok(Born { confined, cell, slice, descriptors, parent, poller, log, shared })
+        }
         Err(why) => Err((parent, why)),
     }
 }
@@ -145,9 +114,6 @@ mod tests {
 
     #[test]
     fn missing_layers_survive_their_mask() {
-        assert_eq!(
-            missing(mask(&[Layer::Namespaces, Layer::Landlock])).collect::<Vec<_>>(),
-            [Layer::Landlock, Layer::Namespaces]
-        );
+        assert_eq!(missing(mask(&[Layer::Namespaces, Layer::Landlock])).collect::<Vec<_>>(), [Layer::Landlock, Layer::Namespaces]);
     }
 }

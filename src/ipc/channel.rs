@@ -37,11 +37,7 @@ impl Channel {
     pub fn send<M: Message>(&self, message: &M, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
         let mut packet = Vec::with_capacity(M::LENGTH_MAX);
         message.encode(&mut packet);
-        if descriptors.is_empty() {
-            socket::send_packet(&self.0, &packet)
-        } else {
-            socket::send_packet_with(&self.0, &packet, descriptors)
-        }
+        if descriptors.is_empty() { socket::send_packet(&self.0, &packet) } else { socket::send_packet_with(&self.0, &packet, descriptors) }
     }
 
     /// Sends a packet of log lines; never blocks.

@@ -26,15 +26,9 @@ impl Order {
 
     /// `None`: no order.
     pub fn decode(packet: &[u8]) -> Option<Order> {
-        [
-            Order::Reload,
-            Order::Reopen,
-            Order::Stop,
-            Order::Status { json: false },
-            Order::Status { json: true },
-        ]
-        .into_iter()
-        .find(|order| order.encode() == packet)
+        [Order::Reload, Order::Reopen, Order::Stop, Order::Status { json: false }, Order::Status { json: true }]
+            .into_iter()
+            .find(|order| order.encode() == packet)
     }
 }
 
@@ -70,13 +64,7 @@ mod tests {
 
     #[test]
     fn orders_and_answers_survive_their_encoding() {
-        for order in [
-            Order::Reload,
-            Order::Reopen,
-            Order::Stop,
-            Order::Status { json: false },
-            Order::Status { json: true },
-        ] {
+        for order in [Order::Reload, Order::Reopen, Order::Stop, Order::Status { json: false }, Order::Status { json: true }] {
             assert_eq!(Order::decode(&order.encode()), Some(order));
         }
         for packet in [b"".as_slice(), b"x", b"rr", b"\0"] {

@@ -113,11 +113,8 @@ impl Totals {
     /// For people, a line each.
     pub fn text(&self) -> String {
         let mut text = String::new();
-        let connections: Vec<String> = Gauge::ALL
-            .iter()
-            .zip(self.gauges)
-            .map(|(gauge, value)| format!("{value} {}", gauge.name()))
-            .collect();
+        let connections: Vec<String> =
+            Gauge::ALL.iter().zip(self.gauges).map(|(gauge, value)| format!("{value} {}", gauge.name())).collect();
         let _ = write!(text, "connections now: {}", connections.join(", "));
         for counter in Counter::ALL {
             let _ = write!(text, "\n{}: {}", counter.help(), self.get(counter));
@@ -127,13 +124,8 @@ impl Totals {
 
     /// The members of a JSON object, without its braces.
     pub fn json_members(&self) -> String {
-        let gauges = Gauge::ALL
-            .iter()
-            .zip(self.gauges)
-            .map(|(gauge, value)| format!("\"connections_{}\":{value}", gauge.name()));
-        let counters = Counter::ALL
-            .iter()
-            .map(|counter| format!("\"{}\":{}", counter.name(), self.get(*counter)));
+        let gauges = Gauge::ALL.iter().zip(self.gauges).map(|(gauge, value)| format!("\"connections_{}\":{value}", gauge.name()));
+        let counters = Counter::ALL.iter().map(|counter| format!("\"{}\":{}", counter.name(), self.get(*counter)));
         gauges.chain(counters).collect::<Vec<_>>().join(",")
     }
 

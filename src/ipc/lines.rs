@@ -205,26 +205,9 @@ pub fn error_line(level: Level, sender: &str, text: &[u8]) -> Vec<u8> {
 /// `2026-11-30T10:00:00+01:00` (RFC 3339)
 fn timestamp(now: Local) -> String {
     let mut text = String::with_capacity(25);
-    let Local {
-        year,
-        month,
-        day,
-        hour,
-        minute,
-        second,
-        offset_minutes,
-    } = now;
-    let (sign, offset) = if offset_minutes < 0 {
-        ('-', -offset_minutes)
-    } else {
-        ('+', offset_minutes)
-    };
-    let _ = write!(
-        text,
-        "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}{sign}{:02}:{:02}",
-        offset / 60,
-        offset % 60
-    );
+    let Local { year, month, day, hour, minute, second, offset_minutes } = now;
+    let (sign, offset) = if offset_minutes < 0 { ('-', -offset_minutes) } else { ('+', offset_minutes) };
+    let _ = write!(text, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}{sign}{:02}:{:02}", offset / 60, offset % 60);
     text
 }
 
@@ -257,9 +240,7 @@ pub(super) fn tag(level: Level) -> u8 {
 
 /// The level of such a byte.
 pub(super) fn level(tag: u8) -> Option<Level> {
-    [Level::Error, Level::Warning, Level::Notice, Level::Info, Level::Debug]
-        .into_iter()
-        .find(|level| self::tag(*level) == tag)
+    [Level::Error, Level::Warning, Level::Notice, Level::Info, Level::Debug].into_iter().find(|level| self::tag(*level) == tag)
 }
 
 fn name(level: Level) -> &'static str {
@@ -312,9 +293,7 @@ mod tests {
         for (file, text) in [(1, "a"), (1, "b"), (700, "c"), (1, "d")] {
             batch.line(file, |line| line.extend_from_slice(text.as_bytes()));
         }
-        let Some(Lines::Access(pieces)) = Lines::decode(batch.packet()) else {
-            panic!("{batch:?}")
-        };
+        let Some(Lines::Access(pieces)) = Lines::decode(batch.packet()) else { panic!("{batch:?}") };
         let pieces: Vec<_> = pieces.collect();
         assert_eq!(pieces, [(1, b"a\nb\n".as_slice()), (700, b"c\n"), (1, b"d\n")]);
         assert_eq!(lines_in(batch.packet()), 4);
@@ -341,15 +320,7 @@ mod tests {
 
     #[test]
     fn timestamps_have_the_form_of_rfc_3339() {
-        let moment = Local {
-            year: 2026,
-            month: 1,
-            day: 2,
-            hour: 3,
-            minute: 4,
-            second: 5,
-            offset_minutes: -210,
-        };
+        let moment = Local { year: 2026, month: 1, day: 2, hour: 3, minute: 4, second: 5, offset_minutes: -210 };
         assert_eq!(timestamp(moment), "2026-01-02T03:04:05-03:30");
     }
 }

@@ -96,13 +96,8 @@ impl Message for ToWorker {
             [1, count] if count > 0 => Some(ToWorker::Listen { count }),
             [2] => Some(ToWorker::Log),
             [4] => Some(ToWorker::Report),
-            [5, a, b] => Some(ToWorker::Gone {
-                worker: u16::from_le_bytes([a, b]),
-            }),
-            [3, idle @ 0..=1, a, b, c, d] => Some(ToWorker::Stop {
-                grace_ms: u32::from_le_bytes([a, b, c, d]),
-                idle: idle == 1,
-            }),
+            [5, a, b] => Some(ToWorker::Gone { worker: u16::from_le_bytes([a, b]) }),
+            [3, idle @ 0..=1, a, b, c, d] => Some(ToWorker::Stop { grace_ms: u32::from_le_bytes([a, b, c, d]), idle: idle == 1 }),
             _ => None,
         }
     }
@@ -142,18 +137,11 @@ impl Message for ToLog {
         match *packet {
             [1, ref numbers @ ..] if !numbers.is_empty() && numbers.len() <= 2 * FILES_MAX => {
                 let (numbers, odd) = numbers.as_chunks::<2>();
-                odd.is_empty().then(|| ToLog::Files {
-                    numbers: numbers.iter().map(|number| u16::from_le_bytes(*number)).collect(),
-                })
+                odd.is_empty().then(|| ToLog::Files { numbers: numbers.iter().map(|number| u16::from_le_bytes(*number)).collect() })
             }
-            [2, a, b] => Some(ToLog::Channel {
-                worker: u16::from_le_bytes([a, b]),
-            }),
+            [2, a, b] => Some(ToLog::Channel { worker: u16::from_le_bytes([a, b]) }),
             [3] => Some(ToLog::Stop),
-            [4, level, a, b] => Some(ToLog::InForce {
-                level: lines::level(level)?,
-                error: u16::from_le_bytes([a, b]),
-            }),
+            [4, level, a, b] => Some(ToLog::InForce { level: lines::level(level)?, error: u16::from_le_bytes([a, b]) }),
             [5] => Some(ToLog::Syslog),
             _ => None,
         }
@@ -192,11 +180,7 @@ impl Message for ToParent {
             }
             ToParent::Counters(totals) => {
                 packet.push(6);
-                totals
-                    .counters
-                    .iter()
-                    .chain(&totals.gauges)
-                    .for_each(|value| packet.extend(value.to_le_bytes()));
+                totals.counters.iter().chain(&totals.gauges).for_each(|value| packet.extend(value.to_le_bytes()));
             }
             ToParent::NoSyslog => packet.push(8),
             ToParent::Failed { why } => {
@@ -209,27 +193,21 @@ impl Message for ToParent {
     fn decode(packet: &[u8]) -> Option<ToParent> {
         match *packet {
             [1, missing] if missing < 8 => Some(ToParent::Ready { missing }),
-            [2, missing, escape] if missing < 8 => Some(ToParent::Proved {
-                missing,
-                escape: (escape != NO_ESCAPE).then_some(escape),
-            }),
-            [3, a, b] => Some(ToParent::Malformed {
-                worker: u16::from_le_bytes([a, b]),
-            }),
+            [2, missing, escape] if missing < 8 => Some(ToParent::Proved { missing, escape: (escape != NO_ESCAPE).then_some(escape) }),
+            [3, a, b] => Some(ToParent::Malformed { worker: u16::from_le_bytes([a, b]) }),
             [4, a, b, c, d, e, f, g, h] => Some(ToParent::Lost {
                 lines: u32::from_le_bytes([a, b, c, d]),
                 file: u16::from_le_bytes([e, f]),
                 errno: u16::from_le_bytes([g, h]),
             }),
-            [7, a, b, c, d, e, f] => Some(ToParent::Unusable {
-                directory: u16::from_le_bytes([a, b]),
-                errno: i32::from_le_bytes([c, d, e, f]),
-            }),
+            [7, a, b, c, d, e, f] => {
+                Some(ToParent::Unusable { directory: u16::from_le_bytes([a, b]), errno: i32::from_le_bytes([c, d, e, f]) })
+            }
             [6, ref values @ ..] => decode_totals(values).map(ToParent::Counters),
             [8] => Some(ToParent::NoSyslog),
-            [5, ref why @ ..] if why.len() <= WHY_MAX && why.iter().all(|byte| is_printable(*byte)) => Some(ToParent::Failed {
-                why: why.iter().copied().map(char::from).collect(),
-            }),
+            [5, ref why @ ..] if why.len() <= WHY_MAX && why.iter().all(|byte| is_printable(*byte)) => {
+                Some(ToParent::Failed { why: why.iter().copied().map(char::from).collect() })
+            }
             _ => None,
         }
     }
@@ -289,20 +267,12 @@ mod tests {
             ToWorker::Log,
             ToWorker::Report,
             ToWorker::Gone { worker: 300 },
-            ToWorker::Stop {
-                grace_ms: 70_000,
-                idle: true,
-            },
+            ToWorker::Stop { grace_ms: 70_000, idle: true },
         ]);
         round_trip(&[
             ToLog::Files { numbers: vec![0, 700] },
-            ToLog::Files {
-                numbers: vec![1; FILES_MAX],
-            },
-            ToLog::InForce {
-                level: Level::Debug,
-                error: 700,
-            },
+            ToLog::Files { numbers: vec![1; FILES_MAX] },
+            ToLog::InForce { level: Level::Debug, error: 700 },
             ToLog::Channel { worker: 300 },
             ToLog::Syslog,
             ToLog::Stop,
@@ -310,29 +280,15 @@ mod tests {
         round_trip(&[
             ToParent::Ready { missing: 5 },
             ToParent::Proved { missing: 1, escape: None },
-            ToParent::Proved {
-                missing: 0,
-                escape: Some(7),
-            },
+            ToParent::Proved { missing: 0, escape: Some(7) },
         ]);
-        round_trip(&[
-            ToParent::Malformed { worker: 300 },
-            ToParent::Lost {
-                lines: 70_000,
-                file: 700,
-                errno: 28,
-            },
-            ToParent::NoSyslog,
-        ]);
+        round_trip(&[ToParent::Malformed { worker: 300 }, ToParent::Lost { lines: 70_000, file: 700, errno: 28 }, ToParent::NoSyslog]);
     }
 
     #[test]
     fn a_reason_is_printable_and_capped() {
         let mut packet = Vec::new();
-        ToParent::Failed {
-            why: format!("a\nb{}", "x".repeat(WHY_MAX)),
-        }
-        .encode(&mut packet);
+        ToParent::Failed { why: format!("a\nb{}", "x".repeat(WHY_MAX)) }.encode(&mut packet);
         assert_eq!(packet.len(), ToParent::LENGTH_MAX);
         assert!(matches!(ToParent::decode(&packet), Some(ToParent::Failed { why }) if why.starts_with("abx")));
         packet.push(b'x');

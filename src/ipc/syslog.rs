@@ -62,10 +62,7 @@ mod tests {
         Syslog::new(42).datagram(Level::Error, b"worker 1: text", &mut datagram);
         let text = String::from_utf8(datagram.clone()).unwrap();
         // 3 * 8 + 3: daemon, error.
-        assert!(
-            text.starts_with("<27>") && text.ends_with(" anchorite[42]: worker 1: text"),
-            "{text}"
-        );
+        assert!(text.starts_with("<27>") && text.ends_with(" anchorite[42]: worker 1: text"), "{text}");
         Syslog::new(i32::MAX).datagram(Level::Debug, &[b'x'; 100_000], &mut datagram);
         assert!(datagram.len() > 8000 && datagram.len() <= DATAGRAM_MAX, "{}", datagram.len());
     }

@@ -58,10 +58,7 @@ impl Cells {
 
     /// That a directory, by its number, cannot be looked into by confined processes.
     pub(super) fn unusable(&self, directory: u16, errno: i32) -> String {
-        let name = self
-            .shown
-            .get(usize::from(directory))
-            .map_or_else(|| "?".into(), |path| path.to_string_lossy());
+        let name = self.shown.get(usize::from(directory)).map_or_else(|| "?".into(), |path| path.to_string_lossy());
         let (fault, uid) = (std::io::Error::from_raw_os_error(errno), self.identity.uid);
         format!("root \"{name}\": {fault} (uid {uid}): nothing of it can be served")
     }
@@ -91,13 +88,7 @@ impl Cells {
         };
         // The policy's rights, less what this configuration does not need.
         let needed = |right: &&str| self.listing || *right != "read_dir";
-        let rights = Policy::of(role)
-            .landlock
-            .iter()
-            .map(|grant| grant.name)
-            .filter(needed)
-            .map(str::to_owned)
-            .collect();
+        let rights = Policy::of(role).landlock.iter().map(|grant| grant.name).filter(needed).map(str::to_owned).collect();
         Cell {
             role,
             identity: self.identity,
@@ -120,11 +111,7 @@ fn lists(site: &Site) -> bool {
 
 fn directory(path: &PathBuf) -> Result<PathBuf, String> {
     let found = resolved(path)?;
-    if found.is_dir() {
-        Ok(found)
-    } else {
-        Err(format!("\"{}\" is not a directory", path.display()))
-    }
+    if found.is_dir() { Ok(found) } else { Err(format!("\"{}\" is not a directory", path.display())) }
 }
 
 /// A directory, or a file for an exact alias, without links on the way.

@@ -62,26 +62,12 @@ impl Nursery {
             given.extend([log.as_fd(), self.counters.as_fd()]);
         }
         let title = format!("anchorite: {title}");
-        let start = Start {
-            title: &title,
-            null: self.null.as_fd(),
-            given: &given,
-            user_namespace: self.user_namespace,
-        };
+        let start = Start { title: &title, null: self.null.as_fd(), given: &given, user_namespace: self.user_namespace };
         let pid = process::start(&self.executable, &start).map_err(|fault| {
             let why = format!("start of \"{title}\": {}: {}", fault.step, fault.errno);
-            if fault.step == process::USER_NAMESPACE {
-                format!("{why}; {}", Layer::Namespaces.is_missing())
-            } else {
-                why
-            }
+            if fault.step == process::USER_NAMESPACE { format!("{why}; {}", Layer::Namespaces.is_missing()) } else { why }
         })?;
-        Ok(Child {
-            pid,
-            channel: ours,
-            started_ms: clock::monotonic_ms(),
-            state: State::Starting,
-        })
+        Ok(Child { pid, channel: ours, started_ms: clock::monotonic_ms(), state: State::Starting })
     }
 
     /// Whether a child is confined as its policy says, read from `/proc` and not from what it says of itself.
@@ -94,11 +80,7 @@ impl Nursery {
         if let Some(layer) = missing.iter().find(|layer| !cells.allow_missing.contains(layer)) {
             return Err(format!("the layer \"{}\" is missing", layer.name()));
         }
-        let expected = Expected {
-            identity: cells.identity,
-            inherited_filters: own.seccomp_filters,
-            missing,
-        };
+        let expected = Expected { identity: cells.identity, inherited_filters: own.seccomp_filters, missing };
         let faults = verify::faults(role, &status, &expected);
         if faults.is_empty() { Ok(()) } else { Err(faults.join("; ")) }
     }

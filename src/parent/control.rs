@@ -38,14 +38,8 @@ impl Control {
     pub(super) fn open(path: &Path, inherited: Option<OwnedFd>) -> Result<Control, String> {
         let fault = |fault: String| format!("control socket \"{}\": {fault}", path.display());
         pid_file::prepare_directory(path).map_err(fault)?;
-        let listener = inherited
-            .map_or_else(|| socket::listen_local(path), Ok)
-            .map_err(|errno| fault(errno.to_string()))?;
-        Ok(Control {
-            listener: Some((listener, path.to_owned())),
-            clients: Default::default(),
-            taken: 0,
-        })
+        let listener = inherited.map_or_else(|| socket::listen_local(path), Ok).map_err(|errno| fault(errno.to_string()))?;
+        Ok(Control { listener: Some((listener, path.to_owned())), clients: Default::default(), taken: 0 })
     }
 
     pub(super) fn listener(&self) -> Option<BorrowedFd<'_>> {

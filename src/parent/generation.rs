@@ -33,27 +33,13 @@ pub(super) enum Phase {
 impl Generation {
     pub(super) fn new(number: u32, cells: Rc<Cells>, listeners: Vec<Rc<Listener>>, workers: u16, drain_ms: u64) -> Generation {
         let slots = (0..workers).map(|worker| Slot::new(Role::Worker, worker, number)).collect();
-        Generation {
-            number,
-            cells,
-            listeners,
-            slots,
-            phase: Phase::Starting,
-            drain_ms,
-        }
+        Generation { number, cells, listeners, slots, phase: Phase::Starting, drain_ms }
     }
 
     /// The generation of `log`.
     pub(super) fn of_log(cells: Rc<Cells>) -> Generation {
         let slots = vec![Slot::new(Role::Log, 0, 0)];
-        Generation {
-            number: 0,
-            cells,
-            listeners: Vec::new(),
-            slots,
-            phase: Phase::Starting,
-            drain_ms: 0,
-        }
+        Generation { number: 0, cells, listeners: Vec::new(), slots, phase: Phase::Starting, drain_ms: 0 }
     }
 
     /// Whether every worker has been verified.

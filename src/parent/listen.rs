@@ -50,14 +50,8 @@ pub(super) fn refuse_unnamed(inherited: &[Rc<Listener>], used: &[Rc<Listener>]) 
 /// # Errors
 /// The address that cannot be bound, with the errno; those that were bound for nothing are closed.
 pub(super) fn listen(addresses: &[Listen], open: &[Rc<Listener>]) -> Result<Vec<Rc<Listener>>, String> {
-    let known = |address: &Listen| {
-        open.iter()
-            .find(|listener| listener.configured == *address && socket::is_listening(&listener.socket))
-    };
-    addresses
-        .iter()
-        .map(|address| known(address).cloned().map_or_else(|| bind(address).map(Rc::new), Ok))
-        .collect()
+    let known = |address: &Listen| open.iter().find(|listener| listener.configured == *address && socket::is_listening(&listener.socket));
+    addresses.iter().map(|address| known(address).cloned().map_or_else(|| bind(address).map(Rc::new), Ok)).collect()
 }
 
 /// Binds an address; where the host has no IPv6, its wildcard falls back to that of IPv4.
@@ -73,11 +67,7 @@ fn bind(configured: &Listen) -> Result<Listener, String> {
             result => result,
         },
     };
-    Ok(Listener {
-        configured: configured.clone(),
-        socket: socket.map_err(|fault| format!("listen on {configured}: {fault}"))?,
-        own: true,
-    })
+    Ok(Listener { configured: configured.clone(), socket: socket.map_err(|fault| format!("listen on {configured}: {fault}"))?, own: true })
 }
 
 fn address(socket: &OwnedFd) -> Option<Listen> {

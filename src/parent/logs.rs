@@ -122,11 +122,7 @@ impl Logs {
 
 impl Open {
     fn new(target: &LogTarget, number: u16, current: bool, identity: Identity) -> Result<Open, String> {
-        Ok(Open {
-            number,
-            descriptor: open_log(target, identity)?,
-            current,
-        })
+        Ok(Open { number, descriptor: open_log(target, identity)?, current })
     }
 
     fn copy(&self) -> Result<Open, String> {
@@ -152,9 +148,7 @@ fn open_log(target: &LogTarget, identity: Identity) -> Result<OwnedFd, String> {
         LogTarget::Stderr => socket::copy(std::io::stderr()).map_err(|fault| format!("standard error: {fault}")),
         LogTarget::Off => socket::null().map_err(|fault| format!("/dev/null: {fault}")),
         // Where nobody listens, lines are lost and counted until somebody does: no reason not to serve.
-        LogTarget::Syslog => socket::syslog()
-            .map(|(socket, _)| socket)
-            .map_err(|fault| format!("syslog: {fault}")),
+        LogTarget::Syslog => socket::syslog().map(|(socket, _)| socket).map_err(|fault| format!("syslog: {fault}")),
         LogTarget::File(path) => {
             log_file::open_for_appending(path, service(identity)).map_err(|fault| format!("log \"{}\": {fault}", path.display()))
         }

@@ -36,11 +36,7 @@ pub(super) fn prove(nursery: &mut Nursery, cells: &Cells) -> Result<Proof, Strin
         nursery.user_namespace = false;
     }
     for role in [Role::Worker, Role::Log] {
-        let log = if role == Role::Worker {
-            Some(Channel::pair().map_err(|fault| fault.to_string())?)
-        } else {
-            None
-        };
+        let log = if role == Role::Worker { Some(Channel::pair().map_err(|fault| fault.to_string())?) } else { None };
         let title = format!("{}, proving the sandbox", role.name());
         let child = nursery.start_proof(cells, role, &title, log.as_ref().map(|(theirs, _)| theirs))?;
         let outcome = hear(&child.channel, cells, &mut found);
@@ -64,16 +60,11 @@ fn hear(channel: &Channel, cells: &Cells, found: &mut Proof) -> Result<(), Strin
                 return Ok(());
             }
             Received::Message(ToParent::Proved { escape: Some(attempt), .. }, _) => {
-                return Err(format!(
-                    "the sandbox does not hold: it could {}; nothing is served",
-                    proof::name(attempt)
-                ));
+                return Err(format!("the sandbox does not hold: it could {}; nothing is served", proof::name(attempt)));
             }
             Received::Message(ToParent::Failed { why }, _) => return Err(why),
             Received::Nothing => {
-                poller
-                    .wait(Some(deadline.saturating_sub(clock::monotonic_ms())))
-                    .map_err(|fault| fault.to_string())?;
+                poller.wait(Some(deadline.saturating_sub(clock::monotonic_ms()))).map_err(|fault| fault.to_string())?;
             }
             Received::Message(..) | Received::Ended | Received::Malformed => break,
         }

@@ -102,22 +102,13 @@ pub(super) fn prepare(
     pid_file.as_deref().map(pid_file::refuse_other).transpose()?;
     let listeners = listen(&config.addresses(), open)?;
     let (logs, numbers) = Logs::open(&config, identity, logs)?;
-    let watched = config
-        .sites
-        .iter()
-        .map(|site| &site.root)
-        .chain(&config.jail.also)
-        .map(|path| (path.clone(), proc::inode(path)))
-        .collect();
+    let watched =
+        config.sites.iter().map(|site| &site.root).chain(&config.jail.also).map(|path| (path.clone(), proc::inode(path))).collect();
     let cells = Rc::new(Cells::new(&mut config, identity, numbers)?);
     Ok(Prepared {
         cells,
         listeners,
-        workers: if config.server.workers == 0 {
-            process::cpus()
-        } else {
-            config.server.workers
-        },
+        workers: if config.server.workers == 0 { process::cpus() } else { config.server.workers },
         drain_ms: u64::try_from(config.limits.drain_timeout.as_millis()).unwrap_or(u64::MAX),
         logs: Some(logs),
         watched,
@@ -161,9 +152,7 @@ impl Supervisor {
             self.manager.reloading();
         }
         if let Err(why) = self.try_reload(&clients) {
-            self.logs
-                .report
-                .line(Level::Error, &format!("reload: {why}; everything stays as it was"));
+            self.logs.report.line(Level::Error, &format!("reload: {why}; everything stays as it was"));
             self.answer_reload(clients, &Err(why));
         }
     }
@@ -187,11 +176,7 @@ impl Supervisor {
     /// Tells the service manager what serves, once the start itself is over.
     pub(super) fn tell_manager(&self) {
         if let Some(generation) = self.current().filter(|_| self.started && !self.is_stopping()) {
-            self.manager.ready(&format!(
-                "generation {} serves, {} workers",
-                generation.number,
-                generation.slots.len()
-            ));
+            self.manager.ready(&format!("generation {} serves, {} workers", generation.number, generation.slots.len()));
         }
     }
 
@@ -204,11 +189,7 @@ impl Supervisor {
         if let Some(name) = self.source.fixed.difference(&Fixed::of(&config)) {
             return Err(format!("{name} was changed, which needs a restart"));
         }
-        let open: Vec<Rc<Listener>> = self
-            .generations
-            .iter()
-            .flat_map(|generation| generation.listeners.clone())
-            .collect();
+        let open: Vec<Rc<Listener>> = self.generations.iter().flat_map(|generation| generation.listeners.clone()).collect();
         let living = self.generations.iter().filter(|generation| generation.number > 0);
         let in_use: BTreeSet<u16> = living.flat_map(|generation| generation.cells.log_numbers()).collect();
         let prepared = prepare(config, self.source.identity, &open, Some((&self.logs, &in_use)))?;
@@ -217,25 +198,11 @@ impl Supervisor {
 
     /// Starts the workers of a new generation.
     pub(super) fn begin(&mut self, prepared: Prepared, clients: &[u64]) -> Result<(), String> {
-        let Prepared {
-            cells,
-            listeners,
-            workers,
-            drain_ms,
-            logs,
-            watched,
-            pid_file,
-        } = prepared;
+        let Prepared { cells, listeners, workers, drain_ms, logs, watched, pid_file } = prepared;
         let number = self.next_generation;
         self.next_generation += 1;
         self.generations.push(Generation::new(number, cells, listeners, workers, drain_ms));
-        self.pending = Some(Pending {
-            number,
-            clients: clients.to_vec(),
-            logs,
-            watched,
-            pid_file,
-        });
+        self.pending = Some(Pending { number, clients: clients.to_vec(), logs, watched, pid_file });
         self.launch(number).map_err(|why| self.give_up(number, why))
     }
 
@@ -290,9 +257,7 @@ impl Supervisor {
         if self.current().is_none() {
             return Err(why);
         }
-        self.logs
-            .report
-            .line(Level::Error, &format!("reload: {why}; everything stays as it was"));
+        self.logs.report.line(Level::Error, &format!("reload: {why}; everything stays as it was"));
         Ok(())
     }
 
@@ -308,13 +273,8 @@ impl Supervisor {
     fn end_oldest(&mut self) {
         let draining = |generation: &&Generation| matches!(generation.phase, Phase::Draining(_));
         let count = self.generations.iter().filter(draining).count();
-        let oldest: Vec<u32> = self
-            .generations
-            .iter()
-            .filter(draining)
-            .take(count.saturating_sub(OLD_MAX))
-            .map(|generation| generation.number)
-            .collect();
+        let oldest: Vec<u32> =
+            self.generations.iter().filter(draining).take(count.saturating_sub(OLD_MAX)).map(|generation| generation.number).collect();
         for number in oldest {
             self.drain(number, 0);
         }
@@ -330,9 +290,7 @@ impl Supervisor {
             return self.reload(clients);
         }
         if let Some(path) = self.source.replaced(now) {
-            self.logs
-                .report
-                .line(Level::Notice, &format!("\"{}\" was replaced: reloading", path.display()));
+            self.logs.report.line(Level::Notice, &format!("\"{}\" was replaced: reloading", path.display()));
             self.reload(Vec::new());
         }
     }

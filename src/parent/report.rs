@@ -22,11 +22,7 @@ pub(super) struct Report {
 impl Report {
     /// Writes to this error log.
     pub(super) fn new(error_log: OwnedFd, is_syslog: bool, level: Level) -> Report {
-        Report {
-            error_log: RefCell::new(error_log),
-            syslog: is_syslog.then(|| Syslog::new(process::own_id())),
-            level,
-        }
+        Report { error_log: RefCell::new(error_log), syslog: is_syslog.then(|| Syslog::new(process::own_id())), level }
     }
 
     /// Writes one line to the error log, and to standard error where that cannot be written: a full disk shall be known.
@@ -71,10 +67,7 @@ pub(super) fn confinement(workers: u16, identity: Identity, chrooted: bool, miss
     let tree = if chrooted { "read-only chroot" } else { "private read-only tree" };
     let calls = Policy::of(Role::Worker).allow.len();
     [
-        format!(
-            "confined: {workers} worker{s} and log as uid {} gid {}{namespace}",
-            identity.uid, identity.gid
-        ),
+        format!("confined: {workers} worker{s} and log as uid {} gid {}{namespace}", identity.uid, identity.gid),
         layer(Layer::Namespaces, format!("{tree}, no network"), "NO PRIVATE TREE, NO NAMESPACES"),
         layer(Layer::Seccomp, format!("{calls} system calls"), "NO SECCOMP"),
         layer(Layer::Landlock, format!("Landlock ABI {}", landlock::version()), "NO LANDLOCK"),

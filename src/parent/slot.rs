@@ -24,16 +24,7 @@ pub(super) struct Slot {
 
 impl Slot {
     pub(super) fn new(role: Role, number: u16, generation: u32) -> Slot {
-        Slot {
-            role,
-            number,
-            generation,
-            child: None,
-            log_number: 0,
-            log_end: None,
-            failures: 0,
-            next_start: None,
-        }
+        Slot { role, number, generation, child: None, log_number: 0, log_end: None, failures: 0, next_start: None }
     }
 
     pub(super) fn name(&self) -> String {

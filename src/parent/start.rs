@@ -43,22 +43,18 @@ pub struct Origin {
 pub fn run(config: Config, origin: Origin, announcement: &Announce) -> u8 {
     panic::install(|text| lines::error_line(crate::config::Level::Error, "parent", text.as_bytes()));
     let started =
-        origin
-            .resume
-            .map(Legacy::read)
-            .transpose()
-            .and_then(|legacy| match start(config, origin.file, legacy.as_ref(), announcement) {
-                Ok(supervisor) => {
-                    if let Some(legacy) = legacy {
-                        legacy.settle();
-                    }
-                    Ok(supervisor)
+        origin.resume.map(Legacy::read).transpose().and_then(|legacy| match start(config, origin.file, legacy.as_ref(), announcement) {
+            Ok(supervisor) => {
+                if let Some(legacy) = legacy {
+                    legacy.settle();
                 }
-                Err(why) => {
-                    announce(&why);
-                    Err(legacy.map(Legacy::go_back).unwrap_or_default())
-                }
-            });
+                Ok(supervisor)
+            }
+            Err(why) => {
+                announce(&why);
+                Err(legacy.map(Legacy::go_back).unwrap_or_default())
+            }
+        });
     match started {
         Ok(supervisor) => supervisor.supervise(),
         Err(why) => {
@@ -87,18 +83,12 @@ fn start(mut config: Config, file: Option<PathBuf>, legacy: Option<&Legacy>, ann
     let null = socket::null().map_err(|fault| format!("/dev/null: {fault}"))?;
     let before = legacy.map(Legacy::take).transpose()?;
     let identity = identity(&config)?;
-    let program = legacy.map_or_else(
-        || Executable::path().map_err(|fault| format!("/proc/self/exe: {fault}")),
-        |legacy| Ok((&legacy.program).into()),
-    )?;
+    let program = legacy
+        .map_or_else(|| Executable::path().map_err(|fault| format!("/proc/self/exe: {fault}")), |legacy| Ok((&legacy.program).into()))?;
     let (before, control, counters, open) = match before {
-        Some(Inherited {
-            listeners,
-            workers,
-            generation,
-            counters,
-            control,
-        }) => (Some((workers, generation)), control, Some(counters), listeners),
+        Some(Inherited { listeners, workers, generation, counters, control }) => {
+            (Some((workers, generation)), control, Some(counters), listeners)
+        }
         None => (None, None, None, handed_over.clone()),
     };
     // One that is not there, as where the variable was left over, is no reason not to serve.
@@ -108,13 +98,7 @@ fn start(mut config: Config, file: Option<PathBuf>, legacy: Option<&Legacy>, ann
         announce("no control socket or pid file in /run/anchorite, which this user cannot write: [server] can name other places");
     }
     let pid_file = config.server.pid_file.clone();
-    let control = config
-        .server
-        .control_socket
-        .as_deref()
-        .map(|path| Control::open(path, control))
-        .transpose()?
-        .unwrap_or_default();
+    let control = config.server.control_socket.as_deref().map(|path| Control::open(path, control)).transpose()?.unwrap_or_default();
     let chrooted = matches!(config.jail.mode, JailMode::Chroot(_));
     let first = prepare(config, identity, &open, None)?;
     listen::refuse_unnamed(&handed_over, &first.listeners)?;
@@ -126,26 +110,13 @@ fn start(mut config: Config, file: Option<PathBuf>, legacy: Option<&Legacy>, ann
     drop_privilege(identity, &first.cells.allow_missing, legacy.map(|legacy| legacy.filter))?;
 
     let counters = counters.map_or_else(|| shared::create().map_err(|fault| format!("counters: {fault}")), Ok)?;
-    let mut nursery = Nursery {
-        executable,
-        null,
-        counters,
-        user_namespace: identity.rootless,
-    };
+    let mut nursery = Nursery { executable, null, counters, user_namespace: identity.rootless };
     let Proof { missing, unusable } = prove(&mut nursery, &first.cells)?;
     unusable.iter().for_each(|text| announce(text));
     set_title(&first.listeners, &missing);
     let (listeners, workers) = (first.listeners.clone(), first.workers);
-    let source = Source {
-        file,
-        program,
-        identity,
-        fixed,
-        watched: Vec::new(),
-        looked: clock::monotonic_ms(),
-        tried: Vec::new(),
-        again: None,
-    };
+    let source =
+        Source { file, program, identity, fixed, watched: Vec::new(), looked: clock::monotonic_ms(), tried: Vec::new(), again: None };
     let mut supervisor = Supervisor::start(nursery, source, signals, control, manager, first, before)?;
     supervisor.write_pid_file(pid_file.as_deref())?;
     tell(announcement, &listeners);
@@ -160,32 +131,21 @@ fn start(mut config: Config, file: Option<PathBuf>, legacy: Option<&Legacy>, ann
 pub(super) fn identity(config: &Config) -> Result<Identity, String> {
     let (own_uid, own_gid) = privilege::own_ids();
     if !privilege::is_root() {
-        return Ok(Identity {
-            uid: own_uid,
-            gid: own_gid,
-            rootless: true,
-        });
+        return Ok(Identity { uid: own_uid, gid: own_gid, rootless: true });
     }
     let (uid, gid) = match &config.server.user {
         Some(user) => privilege::look_up(user, config.server.group.as_deref())?,
-        None => privilege::look_up(SERVICE_USER, None)
-            .ok()
-            .filter(|(uid, gid)| *uid != 0 && *gid != 0)
-            .map_or_else(unused, Ok)?,
+        None => privilege::look_up(SERVICE_USER, None).ok().filter(|(uid, gid)| *uid != 0 && *gid != 0).map_or_else(unused, Ok)?,
     };
     if uid == 0 || gid == 0 {
-        return Err(format!(
-            "the service may not run as root (user id {uid}, group id {gid}): name another user and group in [server]"
-        ));
+        return Err(format!("the service may not run as root (user id {uid}, group id {gid}): name another user and group in [server]"));
     }
     Ok(Identity { uid, gid, rootless: false })
 }
 
 fn unused() -> Result<(u32, u32), String> {
     let id = privilege::unused_id().ok_or("no unused user id was found, and the user \"anchorite\" does not exist")?;
-    announce(&format!(
-        "the user \"{SERVICE_USER}\" does not exist: running as the unused id {id}"
-    ));
+    announce(&format!("the user \"{SERVICE_USER}\" does not exist: running as the unused id {id}"));
     Ok((id, id))
 }
 
@@ -215,11 +175,7 @@ fn drop_privilege(identity: Identity, allow_missing: &[Layer], in_force: Option<
         return Err(format!("seccomp filter of the parent: {fault}; {}", Layer::Seccomp.is_missing()));
     }
     let after = proc::status(process::own_id()).map_err(|fault| fault.to_string())?.seccomp_filters;
-    if after == before + 1 {
-        Ok(())
-    } else {
-        Err("seccomp filter of the parent: it is not in force".to_owned())
-    }
+    if after == before + 1 { Ok(()) } else { Err("seccomp filter of the parent: it is not in force".to_owned()) }
 }
 
 /// Tells what is served where.
@@ -235,11 +191,7 @@ fn tell(announcement: &Announce, listeners: &[Rc<Listener>]) {
 fn set_title(listeners: &[Rc<Listener>], missing: &[Layer]) {
     let addresses: Vec<String> = listeners.iter().map(|listener| listener.address()).map(|a| a.to_string()).collect();
     let without: Vec<&str> = missing.iter().map(|layer| layer.name()).collect();
-    let without = if without.is_empty() {
-        String::new()
-    } else {
-        format!(" WITHOUT {}", without.join(", "))
-    };
+    let without = if without.is_empty() { String::new() } else { format!(" WITHOUT {}", without.join(", ")) };
     title::set(&format!("anchorite: parent {}{without}", addresses.join(" ")));
 }
 

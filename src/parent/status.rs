@@ -16,11 +16,7 @@ pub(super) struct Asked {
 impl Supervisor {
     /// Asks a worker for the counters; its answer, or none in time, answers the client.
     pub(super) fn ask_status(&mut self, client: u64, json: bool) {
-        self.asked.push(Asked {
-            client,
-            json,
-            until: clock::monotonic_ms() + ANSWER_MS,
-        });
+        self.asked.push(Asked { client, json, until: clock::monotonic_ms() + ANSWER_MS });
         self.ask_a_worker(&ToWorker::Report);
     }
 
@@ -34,22 +30,13 @@ impl Supervisor {
     /// Answers everyone who waits.
     pub(super) fn answer_status(&mut self, totals: Option<&Totals>) {
         for asked in std::mem::take(&mut self.asked) {
-            let text = if asked.json {
-                self.status_json(totals)
-            } else {
-                self.status_text(totals)
-            };
+            let text = if asked.json { self.status_json(totals) } else { self.status_text(totals) };
             self.control.answer(asked.client, &Ok(text));
         }
     }
 
     fn status_text(&self, totals: Option<&Totals>) -> String {
-        let mut text = format!(
-            "parent {}, {} restarts, {} log lines lost\n",
-            process::own_id(),
-            self.restarts,
-            self.lost_lines
-        );
+        let mut text = format!("parent {}, {} restarts, {} log lines lost\n", process::own_id(), self.restarts, self.lost_lines);
         for generation in self.generations.iter().filter(|generation| generation.number > 0) {
             let addresses = addresses(generation).join(" ");
             let (number, state, pids) = (generation.number, state(generation), pids(generation, " "));
@@ -64,10 +51,7 @@ impl Supervisor {
             .map(|generation| {
                 let addresses: Vec<String> = addresses(generation).iter().map(|address| format!("\"{address}\"")).collect();
                 let (number, state, pids) = (generation.number, state(generation), pids(generation, ","));
-                format!(
-                    "{{\"generation\":{number},\"state\":\"{state}\",\"workers\":[{pids}],\"listen\":[{}]}}",
-                    addresses.join(",")
-                )
+                format!("{{\"generation\":{number},\"state\":\"{state}\",\"workers\":[{pids}],\"listen\":[{}]}}", addresses.join(","))
             })
             .collect();
         let counters = totals.map_or_else(String::new, |totals| format!(",{}", totals.json_members()));
@@ -94,12 +78,7 @@ fn addresses(generation: &Generation) -> Vec<String> {
 }
 
 fn pids(generation: &Generation, between: &str) -> String {
-    let pids: Vec<String> = generation
-        .slots
-        .iter()
-        .filter_map(|slot| slot.child.as_ref())
-        .map(|child| child.pid.to_string())
-        .collect();
+    let pids: Vec<String> = generation.slots.iter().filter_map(|slot| slot.child.as_ref()).map(|child| child.pid.to_string()).collect();
     pids.join(between)
 }
 

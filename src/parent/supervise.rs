@@ -107,9 +107,7 @@ impl Supervisor {
         };
         if let Some((workers, generation)) = before {
             supervisor.next_generation = generation;
-            supervisor
-                .adopt(workers, first.drain_ms)
-                .map_err(|fault| format!("epoll: {fault}"))?;
+            supervisor.adopt(workers, first.drain_ms).map_err(|fault| format!("epoll: {fault}"))?;
         }
         let outcome = supervisor.start_first(first);
         if outcome.is_err() {
@@ -161,10 +159,7 @@ impl Supervisor {
     fn turn(&mut self, deadline: u64) -> Result<(), String> {
         let timeout = deadline.saturating_sub(clock::monotonic_ms());
         let count = self.poller.wait(Some(timeout)).map_err(|fault| format!("epoll: {fault}"))?;
-        let tokens: Vec<u64> = (0..count)
-            .filter_map(|index| self.poller.ready(index))
-            .map(|ready| ready.token)
-            .collect();
+        let tokens: Vec<u64> = (0..count).filter_map(|index| self.poller.ready(index)).map(|ready| ready.token).collect();
         for token in tokens {
             match token {
                 SIGNALS => self.take_signals()?,
@@ -222,17 +217,13 @@ impl Supervisor {
         };
         slot.next_start = None;
         let (log_end, worker_end) = match slot.role {
-            Role::Worker => Channel::pair()
-                .map(|(ours, theirs)| (Some(ours), Some(theirs)))
-                .map_err(|fault| format!("log channel: {fault}"))?,
+            Role::Worker => {
+                Channel::pair().map(|(ours, theirs)| (Some(ours), Some(theirs))).map_err(|fault| format!("log channel: {fault}"))?
+            }
             Role::Log | Role::Parent => (None, None),
         };
-        let child = self
-            .nursery
-            .start(&generation.cells, slot.role, &slot.name(), log_number, worker_end.as_ref())?;
-        self.poller
-            .add(&child.channel, Interest::Input, place.token())
-            .map_err(|fault| format!("epoll: {fault}"))?;
+        let child = self.nursery.start(&generation.cells, slot.role, &slot.name(), log_number, worker_end.as_ref())?;
+        self.poller.add(&child.channel, Interest::Input, place.token()).map_err(|fault| format!("epoll: {fault}"))?;
         slot.child = Some(child);
         slot.log_end = log_end;
         slot.log_number = log_number;
@@ -241,11 +232,7 @@ impl Supervisor {
 
     /// Starts every process of a generation.
     pub(super) fn launch(&mut self, generation: u32) -> Result<(), String> {
-        let count = self
-            .generations
-            .iter()
-            .find(|known| known.number == generation)
-            .map_or(0, |known| known.slots.len());
+        let count = self.generations.iter().find(|known| known.number == generation).map_or(0, |known| known.slots.len());
         (0..u32::try_from(count).unwrap_or(0)).try_for_each(|slot| self.launch_at(Place { generation, slot }))
     }
 
@@ -253,10 +240,7 @@ impl Supervisor {
     fn free_log_number(&mut self) -> u16 {
         loop {
             self.next_log_number = self.next_log_number.wrapping_add(1);
-            if !self
-                .slots()
-                .any(|slot| slot.child.is_some() && slot.log_number == self.next_log_number)
-            {
+            if !self.slots().any(|slot| slot.child.is_some() && slot.log_number == self.next_log_number) {
                 return self.next_log_number;
             }
         }
@@ -349,9 +333,7 @@ impl Supervisor {
         let sockets = generation.listeners.iter().map(|listener| &listener.socket);
         let listening: Vec<BorrowedFd<'_>> = sockets.filter(|socket| socket::is_listening(socket)).map(AsFd::as_fd).collect();
         if listening.len() < generation.listeners.len() {
-            self.logs
-                .report
-                .line(Level::Error, "a listening socket was tampered with and is not handed out again");
+            self.logs.report.line(Level::Error, "a listening socket was tampered with and is not handed out again");
         }
         let count = u8::try_from(listening.len()).map_err(|_| "too many listening sockets".to_owned())?;
         let child = generation.slots.get(place.index()).and_then(|slot| slot.child.as_ref());
@@ -402,9 +384,7 @@ impl Supervisor {
     fn reopen(&mut self) -> Result<(), String> {
         let outcome = self.logs.reopened().and_then(|logs| self.take_logs(logs));
         if let Err(why) = &outcome {
-            self.logs
-                .report
-                .line(Level::Error, &format!("reopen: {why}; the old files stay in use"));
+            self.logs.report.line(Level::Error, &format!("reopen: {why}; the old files stay in use"));
         }
         outcome
     }
@@ -460,10 +440,7 @@ impl Supervisor {
         };
         let starting = self.is_starting(place.generation);
         let replace = self.stopping == Stopping::No
-            && self
-                .generations
-                .iter()
-                .any(|known| known.number == place.generation && known.phase == Phase::Serving);
+            && self.generations.iter().any(|known| known.number == place.generation && known.phase == Phase::Serving);
         let Some(slot) = self.slot_mut(place) else { return Ok(()) };
         let Some(child) = slot.child.take() else { return Ok(()) };
         slot.log_end = None;
@@ -473,11 +450,7 @@ impl Supervisor {
             Received::Message(ToParent::Failed { why }, _) if child.state == State::Starting => Some(format!("did not start: {why}")),
             Received::Message(..) | Received::Nothing | Received::Ended | Received::Malformed => None,
         };
-        let why = format!(
-            "{} (pid {pid}) {}",
-            slot.name(),
-            said.unwrap_or_else(|| format!("ended: {}", describe(ended)))
-        );
+        let why = format!("{} (pid {pid}) {}", slot.name(), said.unwrap_or_else(|| format!("ended: {}", describe(ended))));
         let lived = now.saturating_sub(child.started_ms);
         let delay = replace.then(|| slot.next_delay(lived));
         slot.next_start = delay.map(|delay| now + delay);
@@ -488,9 +461,7 @@ impl Supervisor {
         if let Some(delay) = delay {
             self.restarts += 1;
             if child.state != State::Condemned {
-                self.logs
-                    .report
-                    .line(Level::Error, &format!("{why}; a new one starts in {delay} ms"));
+                self.logs.report.line(Level::Error, &format!("{why}; a new one starts in {delay} ms"));
             }
         }
         Ok(())
@@ -515,11 +486,7 @@ impl Supervisor {
         }
         for generation in &self.generations {
             if matches!(generation.phase, Phase::Draining(deadline) if now >= deadline) {
-                generation
-                    .slots
-                    .iter()
-                    .filter_map(|slot| slot.child.as_ref())
-                    .for_each(|child| process::kill(child.pid));
+                generation.slots.iter().filter_map(|slot| slot.child.as_ref()).for_each(|child| process::kill(child.pid));
             }
         }
         let workers_left = self.slots().any(|slot| slot.role == Role::Worker && slot.child.is_some());
@@ -536,10 +503,7 @@ impl Supervisor {
     }
 
     fn kill(&self, which: impl Fn(&Slot) -> bool) {
-        self.slots()
-            .filter(|slot| which(slot))
-            .filter_map(|slot| slot.child.as_ref())
-            .for_each(|child| process::kill(child.pid));
+        self.slots().filter(|slot| which(slot)).filter_map(|slot| slot.child.as_ref()).for_each(|child| process::kill(child.pid));
     }
 
     /// Tells the workers to finish within `grace_ms`; a second signal can only shorten that.
@@ -551,13 +515,7 @@ impl Supervisor {
         self.manager.stopping();
         self.abandon_reloads();
         self.stopping = Stopping::Workers;
-        for number in self
-            .generations
-            .iter()
-            .map(|generation| generation.number)
-            .filter(|number| *number > 0)
-            .collect::<Vec<_>>()
-        {
+        for number in self.generations.iter().map(|generation| generation.number).filter(|number| *number > 0).collect::<Vec<_>>() {
             self.drain(number, grace_ms);
         }
         if let Some(slot) = self.slot_mut(LOG) {
@@ -577,10 +535,8 @@ impl Supervisor {
             Phase::Starting | Phase::Serving => Phase::Draining(deadline),
         };
         generation.listeners.clear();
-        let message = ToWorker::Stop {
-            grace_ms: u32::try_from(grace_ms).unwrap_or(u32::MAX),
-            idle: self.stopping != Stopping::No || grace_ms == 0,
-        };
+        let message =
+            ToWorker::Stop { grace_ms: u32::try_from(grace_ms).unwrap_or(u32::MAX), idle: self.stopping != Stopping::No || grace_ms == 0 };
         for slot in &mut generation.slots {
             slot.next_start = None;
             if let Some(child) = slot.child.as_ref().filter(|child| child.channel.send(&message, &[]).is_err()) {
@@ -592,10 +548,7 @@ impl Supervisor {
     /// When there is something to do even if nothing happens.
     fn next_moment(&self, now: u64) -> u64 {
         let starts = self.slots().filter_map(|slot| slot.next_start);
-        let starting = self
-            .slots()
-            .filter_map(|slot| slot.child.as_ref())
-            .filter(|child| child.state == State::Starting);
+        let starting = self.slots().filter_map(|slot| slot.child.as_ref()).filter(|child| child.state == State::Starting);
         let stuck = starting.map(|child| child.started_ms + START_MS + 1);
         let draining = self.generations.iter().filter_map(|generation| match generation.phase {
             Phase::Draining(deadline) => Some(deadline),
@@ -610,22 +563,13 @@ impl Supervisor {
         let beat = self.manager.next_beat();
         let watch = (self.stopping == Stopping::No).then_some(now + self.source.watch_ms());
         let status = self.asked.first().map(|asked| asked.until);
-        starts
-            .chain(stuck)
-            .chain(again)
-            .chain(watch)
-            .chain(status)
-            .chain(beat)
-            .min()
-            .unwrap_or(u64::MAX)
+        starts.chain(stuck).chain(again).chain(watch).chain(status).chain(beat).min().unwrap_or(u64::MAX)
     }
 
     /// Sends a message to one worker that serves, whichever takes it.
     pub(super) fn ask_a_worker(&self, message: &ToWorker) {
         let serving = self.slots().filter(|slot| slot.role == Role::Worker && slot.is_serving());
-        let _ = serving
-            .filter_map(|slot| slot.child.as_ref())
-            .any(|child| child.channel.send(message, &[]).is_ok());
+        let _ = serving.filter_map(|slot| slot.child.as_ref()).any(|child| child.channel.send(message, &[]).is_ok());
     }
 
     pub(super) fn is_stopping(&self) -> bool {
@@ -634,25 +578,17 @@ impl Supervisor {
 
     /// Hands the workers of a generation their sockets.
     pub(super) fn give_generation_its_listeners(&mut self, number: u32) -> Result<(), String> {
-        let count = self
-            .generations
-            .iter()
-            .find(|known| known.number == number)
-            .map_or(0, |known| known.slots.len());
+        let count = self.generations.iter().find(|known| known.number == number).map_or(0, |known| known.slots.len());
         (0..u32::try_from(count).unwrap_or(0)).try_for_each(|slot| self.give_listeners(Place { generation: number, slot }))
     }
 
     /// The generation that serves.
     pub(super) fn current(&self) -> Option<&Generation> {
-        self.generations
-            .iter()
-            .rfind(|generation| generation.number > 0 && generation.phase == Phase::Serving)
+        self.generations.iter().rfind(|generation| generation.number > 0 && generation.phase == Phase::Serving)
     }
 
     fn is_starting(&self, number: u32) -> bool {
-        self.generations
-            .iter()
-            .any(|generation| generation.number == number && generation.phase == Phase::Starting)
+        self.generations.iter().any(|generation| generation.number == number && generation.phase == Phase::Starting)
     }
 
     fn slots(&self) -> impl Iterator<Item = &Slot> {
@@ -660,19 +596,11 @@ impl Supervisor {
     }
 
     fn slot(&self, place: Place) -> Option<&Slot> {
-        self.generations
-            .iter()
-            .find(|generation| generation.number == place.generation)?
-            .slots
-            .get(place.index())
+        self.generations.iter().find(|generation| generation.number == place.generation)?.slots.get(place.index())
     }
 
     fn slot_mut(&mut self, place: Place) -> Option<&mut Slot> {
-        self.generations
-            .iter_mut()
-            .find(|generation| generation.number == place.generation)?
-            .slots
-            .get_mut(place.index())
+        self.generations.iter_mut().find(|generation| generation.number == place.generation)?.slots.get_mut(place.index())
     }
 
     /// Where the slots are that answer a question.
@@ -681,9 +609,7 @@ impl Supervisor {
             .generations
             .iter()
             .flat_map(|generation| (0..).zip(&generation.slots).map(|(slot, found)| (generation.number, slot, found)));
-        all.filter(|(_, _, found)| which(found))
-            .map(|(generation, slot, _)| Place { generation, slot })
-            .collect()
+        all.filter(|(_, _, found)| which(found)).map(|(generation, slot, _)| Place { generation, slot }).collect()
     }
 }
 
@@ -694,10 +620,7 @@ impl Place {
 
     fn of(token: u64) -> Place {
         let half = |value: u64| u32::try_from(value & u64::from(u32::MAX)).unwrap_or(0);
-        Place {
-            generation: half(token >> 32),
-            slot: half(token),
-        }
+        Place { generation: half(token >> 32), slot: half(token) }
     }
 
     fn index(self) -> usize {

@@ -71,22 +71,12 @@ impl Legacy {
     /// The errno of fcntl(2).
     pub(super) fn take(&self) -> Result<Inherited, String> {
         let copy = |number: &i32| socket::copy_of(*number).map_err(|fault| format!("resume: descriptor {number}: {fault}"));
-        let listeners = self.listeners.iter().map(|(configured, number)| {
-            copy(number).map(|socket| {
-                Rc::new(Listener {
-                    configured: configured.clone(),
-                    socket,
-                    own: true,
-                })
-            })
-        });
+        let listeners = self
+            .listeners
+            .iter()
+            .map(|(configured, number)| copy(number).map(|socket| Rc::new(Listener { configured: configured.clone(), socket, own: true })));
         let workers = self.workers.iter().map(|(pid, number, log_number)| {
-            let child = Child {
-                pid: *pid,
-                channel: Channel::from(copy(number)?),
-                started_ms: 0,
-                state: State::Serving,
-            };
+            let child = Child { pid: *pid, channel: Channel::from(copy(number)?), started_ms: 0, state: State::Serving };
             Ok((child, *log_number))
         });
         Ok(Inherited {
@@ -113,34 +103,20 @@ impl Legacy {
         self.returning = true;
         let outcome =
             socket::copy_of(self.executable).and_then(|held| process::become_program(&Executable::from(held), &self.arguments()?, &[]));
-        format!(
-            "back to the old program: {}",
-            outcome.map_or_else(|fault| fault.to_string(), |never| match never {})
-        )
+        format!("back to the old program: {}", outcome.map_or_else(|fault| fault.to_string(), |never| match never {}))
     }
 
     /// The command line that hands the legacy over.
     fn arguments(&self) -> io::Result<[OsString; 6]> {
         let number = process::keep_over_exec(memory::sealed(&config::encode(self))?)?;
         let [run, option, resume] = ["run", "-c", "--resume"].map(OsString::from);
-        Ok([
-            self.program.clone(),
-            run,
-            option,
-            self.file.clone(),
-            resume,
-            number.to_string().into(),
-        ])
+        Ok([self.program.clone(), run, option, self.file.clone(), resume, number.to_string().into()])
     }
 
     fn numbers(&self) -> Vec<i32> {
         let listeners = self.listeners.iter().map(|(_, number)| *number);
         let workers = self.workers.iter().map(|(_, number, _)| *number);
-        listeners
-            .chain(workers)
-            .chain([self.counters, self.executable])
-            .chain(self.control)
-            .collect()
+        listeners.chain(workers).chain([self.counters, self.executable]).chain(self.control).collect()
     }
 }
 
@@ -148,9 +124,7 @@ impl Supervisor {
     /// Becomes the program that now lies where this one was started from, if it takes the configuration.
     pub(super) fn upgrade(&mut self) {
         let why = self.try_upgrade().map_or_else(|why| why, |never| match never {});
-        self.logs
-            .report
-            .line(Level::Error, &format!("upgrade: {why}; the running program goes on"));
+        self.logs.report.line(Level::Error, &format!("upgrade: {why}; the running program goes on"));
     }
 
     fn try_upgrade(&mut self) -> Result<std::convert::Infallible, String> {
@@ -164,12 +138,7 @@ impl Supervisor {
         let legacy = self.legacy(&file).map_err(|fault| format!("descriptors: {fault}"))?;
         let arguments = legacy.arguments().map_err(|fault| fault.to_string())?;
         // The old `log` ends when the last old worker has; the next program starts its own.
-        if let Some(log) = self
-            .generations
-            .first()
-            .and_then(|generation| generation.slots.first())
-            .and_then(|slot| slot.child.as_ref())
-        {
+        if let Some(log) = self.generations.first().and_then(|generation| generation.slots.first()).and_then(|slot| slot.child.as_ref()) {
             let _ = log.channel.send(&ToLog::Stop, &[]);
         }
         self.logs.report.line(Level::Notice, "the program is replaced");
@@ -184,19 +153,13 @@ impl Supervisor {
         let keep = |descriptor: BorrowedFd<'_>| descriptor.try_clone_to_owned().and_then(process::keep_over_exec);
         let current = self.current();
         let listeners = current.iter().flat_map(|generation| &generation.listeners);
-        let serving = self
-            .generations
-            .iter()
-            .filter(|generation| generation.number > 0)
-            .flat_map(|generation| &generation.slots);
+        let serving = self.generations.iter().filter(|generation| generation.number > 0).flat_map(|generation| &generation.slots);
         let workers = serving.filter_map(|slot| slot.child.as_ref().map(|child| (child, slot.log_number)));
         Ok(Legacy {
             listeners: listeners
                 .map(|listener| Ok((listener.configured.clone(), keep(listener.socket.as_fd())?)))
                 .collect::<io::Result<_>>()?,
-            workers: workers
-                .map(|(child, number)| Ok((child.pid, keep(child.channel.as_fd())?, number)))
-                .collect::<io::Result<_>>()?,
+            workers: workers.map(|(child, number)| Ok((child.pid, keep(child.channel.as_fd())?, number))).collect::<io::Result<_>>()?,
             generation: self.next_generation,
             counters: keep(self.nursery.counters.as_fd())?,
             control: self.control.listener().map(keep).transpose()?,
@@ -218,15 +181,7 @@ impl Supervisor {
         self.next_generation += 1;
         generation.phase = Phase::Serving;
         for (index, (slot, (child, log_number))) in (0..).zip(generation.slots.iter_mut().zip(workers)) {
-            self.poller.add(
-                &child.channel,
-                Interest::Input,
-                Place {
-                    generation: generation.number,
-                    slot: index,
-                }
-                .token(),
-            )?;
+            self.poller.add(&child.channel, Interest::Input, Place { generation: generation.number, slot: index }.token())?;
             slot.log_number = log_number;
             slot.child = Some(child);
         }

@@ -112,16 +112,9 @@ mod tests {
     use super::*;
     use crate::proto::head::{HeadLimits, field_space, parse};
 
-    const LIMITS: HeadLimits = HeadLimits {
-        request_line: 8192,
-        header_bytes: 1 << 20,
-        header_count: 100,
-    };
+    const LIMITS: HeadLimits = HeadLimits { request_line: 8192, header_bytes: 1 << 20, header_count: 100 };
     /// Sun, 06 Nov 1994 08:49:37 GMT
-    const VALIDATORS: Validators<'_> = Validators {
-        etag: b"\"a-1\"",
-        modified: 784_111_777,
-    };
+    const VALIDATORS: Validators<'_> = Validators { etag: b"\"a-1\"", modified: 784_111_777 };
     const EARLIER: &str = "Sun, 06 Nov 1994 08:49:36 GMT";
     const SAME: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
     const LATER: &str = "Sun, 06 Nov 1994 08:49:38 GMT";
@@ -140,10 +133,7 @@ mod tests {
 
     #[test]
     fn without_preconditions_it_proceeds() {
-        check(&[
-            ("", Precondition::Proceed),
-            ("If: x\r\nIffy: y\r\nIf-Unheard-Of: z\r\n", Precondition::Proceed),
-        ]);
+        check(&[("", Precondition::Proceed), ("If: x\r\nIffy: y\r\nIf-Unheard-Of: z\r\n", Precondition::Proceed)]);
     }
 
     #[test]
@@ -192,39 +182,19 @@ mod tests {
         ] {
             check(&[(&format!("{name}: {date}\r\n"), expected)]);
         }
-        let put = with("PUT", &format!("If-Modified-Since: {LATER}\r\n"), |request| {
-            evaluate(request, &VALIDATORS)
-        });
+        let put = with("PUT", &format!("If-Modified-Since: {LATER}\r\n"), |request| evaluate(request, &VALIDATORS));
         assert_eq!(put, Precondition::Proceed);
-        check(&[(
-            &format!("If-Modified-Since: {SAME}\r\nIf-Modified-Since: {SAME}\r\n"),
-            Precondition::Proceed,
-        )]);
+        check(&[(&format!("If-Modified-Since: {SAME}\r\nIf-Modified-Since: {SAME}\r\n"), Precondition::Proceed)]);
     }
 
     #[test]
     fn tags_go_before_dates() {
         check(&[
-            (
-                &format!("If-None-Match: \"other\"\r\nIf-Modified-Since: {LATER}\r\n"),
-                Precondition::Proceed,
-            ),
-            (
-                &format!("If-None-Match: \"a-1\"\r\nIf-Modified-Since: {EARLIER}\r\n"),
-                Precondition::NotModified,
-            ),
-            (
-                &format!("If-Match: \"a-1\"\r\nIf-Unmodified-Since: {EARLIER}\r\n"),
-                Precondition::Proceed,
-            ),
-            (
-                &format!("If-Match: \"other\"\r\nIf-Unmodified-Since: {LATER}\r\n"),
-                Precondition::Failed,
-            ),
-            (
-                &format!("If-Unmodified-Since: {EARLIER}\r\nIf-None-Match: \"a-1\"\r\n"),
-                Precondition::Failed,
-            ),
+            (&format!("If-None-Match: \"other\"\r\nIf-Modified-Since: {LATER}\r\n"), Precondition::Proceed),
+            (&format!("If-None-Match: \"a-1\"\r\nIf-Modified-Since: {EARLIER}\r\n"), Precondition::NotModified),
+            (&format!("If-Match: \"a-1\"\r\nIf-Unmodified-Since: {EARLIER}\r\n"), Precondition::Proceed),
+            (&format!("If-Match: \"other\"\r\nIf-Unmodified-Since: {LATER}\r\n"), Precondition::Failed),
+            (&format!("If-Unmodified-Since: {EARLIER}\r\nIf-None-Match: \"a-1\"\r\n"), Precondition::Failed),
         ]);
     }
 
@@ -251,11 +221,7 @@ mod tests {
             ("", false),
         ] {
             let field = format!("If-Range: {value}\r\n");
-            assert_eq!(
-                with("GET", &field, |request| if_range_holds(request, &VALIDATORS)),
-                expected,
-                "{value}"
-            );
+            assert_eq!(with("GET", &field, |request| if_range_holds(request, &VALIDATORS)), expected, "{value}");
         }
         assert!(with("GET", "", |request| if_range_holds(request, &VALIDATORS)));
         let twice = "If-Range: \"a-1\"\r\nIf-Range: \"a-1\"\r\n";

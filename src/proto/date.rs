@@ -53,11 +53,7 @@ mod tests {
 
     #[test]
     fn the_three_forms_are_read() {
-        for text in [
-            "Sun, 06 Nov 1994 08:49:37 GMT",
-            "Sunday, 06-Nov-94 08:49:37 GMT",
-            "Sun Nov  6 08:49:37 1994",
-        ] {
+        for text in ["Sun, 06 Nov 1994 08:49:37 GMT", "Sunday, 06-Nov-94 08:49:37 GMT", "Sun Nov  6 08:49:37 1994"] {
             assert_eq!(parse(text.as_bytes()), Some(784_111_777), "{text}");
         }
     }
@@ -91,11 +87,7 @@ mod tests {
 
     #[test]
     fn no_changed_byte_of_a_date_panics() {
-        for form in [
-            "Sun, 06 Nov 1994 08:49:37 GMT",
-            "Sunday, 06-Nov-94 08:49:37 GMT",
-            "Sun Nov  6 08:49:37 1994",
-        ] {
+        for form in ["Sun, 06 Nov 1994 08:49:37 GMT", "Sunday, 06-Nov-94 08:49:37 GMT", "Sun Nov  6 08:49:37 1994"] {
             for at in 0..form.len() {
                 for byte in 0..=255 {
                     let mut text = form.as_bytes().to_vec();

@@ -178,10 +178,7 @@ impl<'b> Request<'_, 'b> {
 
     /// The values of all fields of that name, in order.
     pub fn fields(&self, name: &str) -> impl Iterator<Item = &'b [u8]> {
-        self.fields
-            .iter()
-            .filter(move |field| field.name.eq_ignore_ascii_case(name))
-            .map(|field| field.value)
+        self.fields.iter().filter(move |field| field.name.eq_ignore_ascii_case(name)).map(|field| field.value)
     }
 
     /// False if no precondition (RFC 9110, 13.1) can be there, so that none need be looked for.
@@ -199,13 +196,7 @@ impl<'b> Request<'_, 'b> {
 pub fn parse<'h, 'b>(head: &'b [u8], space: &'h mut FieldSpace<'b>, limits: &HeadLimits) -> Result<Request<'h, 'b>, Reject> {
     let head = head.strip_prefix(b"\r\n").unwrap_or(head);
     let line = &head[..memchr::memchr(b'\r', head).ok_or(INCOMPLETE)?];
-    let RequestLine {
-        method,
-        method_name,
-        target,
-        form,
-        version,
-    } = RequestLine::parse(line)?;
+    let RequestLine { method, method_name, target, form, version } = RequestLine::parse(line)?;
     let fields = parse_fields(head, &mut space[..limits.header_count.min(FIELDS_MAX)])?;
     let special = Special::collect(fields)?;
     let framing = special.framing(version)?;
@@ -340,11 +331,7 @@ fn once<'b>(place: &mut Option<&'b [u8]>, value: &'b [u8], why: &'static str) ->
 fn list(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     value.split(|&byte| byte == b',').map(|element| {
         let start = element.iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
-        let end = element[start..]
-            .iter()
-            .rev()
-            .take_while(|byte| matches!(byte, b' ' | b'\t'))
-            .count();
+        let end = element[start..].iter().rev().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
         &element[start..element.len() - end]
     })
 }
@@ -355,12 +342,8 @@ fn parse_length(value: &[u8]) -> Result<u64, Reject> {
     if !digits || (value.len() > 1 && value[0] == b'0') {
         return Err(Reject::bad("malformed Content-Length"));
     }
-    let length = value
-        .iter()
-        .try_fold(0i64, |length, digit| length.checked_mul(10)?.checked_add(i64::from(digit - b'0')));
-    length
-        .and_then(|length| u64::try_from(length).ok())
-        .ok_or(Reject::bad("Content-Length too large"))
+    let length = value.iter().try_fold(0i64, |length, digit| length.checked_mul(10)?.checked_add(i64::from(digit - b'0')));
+    length.and_then(|length| u64::try_from(length).ok()).ok_or(Reject::bad("Content-Length too large"))
 }
 
 /// `chunked` is fine; other codings before a single, last `chunked` are well formed but not understood; all else leaves the body's end

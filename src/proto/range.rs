@@ -30,10 +30,7 @@ pub fn parse(value: &[u8], length: u64) -> Range {
         (b"", b"") => Range::Whole,
         (b"", suffix) => match number(suffix).min(length) {
             0 => Range::Unsatisfiable,
-            count => Range::Part {
-                first: length - count,
-                last: length - 1,
-            },
+            count => Range::Part { first: length - count, last: length - 1 },
         },
         (first, b"") => part(number(first), u64::MAX, length),
         (first, last) => part(number(first), number(last), length),
@@ -46,10 +43,7 @@ fn part(first: u64, last: u64, length: u64) -> Range {
     } else if first >= length {
         Range::Unsatisfiable
     } else {
-        Range::Part {
-            first,
-            last: last.min(length - 1),
-        }
+        Range::Part { first, last: last.min(length - 1) }
     }
 }
 
@@ -63,9 +57,7 @@ fn digits(text: &[u8]) -> bool {
 }
 
 fn number(digits: &[u8]) -> u64 {
-    digits.iter().fold(0, |value: u64, digit| {
-        value.saturating_mul(10).saturating_add(u64::from(digit - b'0'))
-    })
+    digits.iter().fold(0, |value: u64, digit| value.saturating_mul(10).saturating_add(u64::from(digit - b'0')))
 }
 
 #[cfg(test)]
@@ -86,14 +78,7 @@ mod tests {
             ("bytes=535-", 536, Range::Part { first: 535, last: 535 }),
             ("bytes=-1", 536, Range::Part { first: 535, last: 535 }),
             ("Bytes=007-008", 536, Range::Part { first: 7, last: 8 }),
-            (
-                "bytes=4294967290-4294967300",
-                5_368_709_120,
-                Range::Part {
-                    first: 4_294_967_290,
-                    last: 4_294_967_300,
-                },
-            ),
+            ("bytes=4294967290-4294967300", 5_368_709_120, Range::Part { first: 4_294_967_290, last: 4_294_967_300 }),
         ]);
     }
 
@@ -151,14 +136,7 @@ mod tests {
             ("bytes=0-18446744073709551615", 536, Range::Part { first: 0, last: 535 }),
             ("bytes=0-99999999999999999999999999", 536, Range::Part { first: 0, last: 535 }),
             ("bytes=18446744073709551615-18446744073709551615", u64::MAX, Range::Unsatisfiable),
-            (
-                "bytes=-18446744073709551615",
-                u64::MAX,
-                Range::Part {
-                    first: 0,
-                    last: u64::MAX - 1,
-                },
-            ),
+            ("bytes=-18446744073709551615", u64::MAX, Range::Part { first: 0, last: u64::MAX - 1 }),
         ]);
         let long = format!("bytes=0-{}", "9".repeat(100_000));
         check(&[(&long, 536, Range::Part { first: 0, last: 535 })]);

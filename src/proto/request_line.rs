@@ -67,13 +67,7 @@ impl<'b> RequestLine<'b> {
         }
         let version = parse_version(version)?;
         let form = Form::parse(method, target)?;
-        Ok(RequestLine {
-            method,
-            method_name,
-            target,
-            form,
-            version,
-        })
+        Ok(RequestLine { method, method_name, target, form, version })
     }
 }
 
@@ -85,11 +79,7 @@ impl<'b> Form<'b> {
         }
         match target {
             [b'/', ..] => Ok(Form::origin(target, None)),
-            b"*" if method == Method::Options => Ok(Form {
-                path: target,
-                query: None,
-                host: None,
-            }),
+            b"*" if method == Method::Options => Ok(Form { path: target, query: None, host: None }),
             b"*" => Err(Reject::bad("target \"*\" is for OPTIONS only")),
             _ => Form::absolute(method, target),
         }
@@ -97,16 +87,8 @@ impl<'b> Form<'b> {
 
     fn origin(target: &'b [u8], host: Option<&'b [u8]>) -> Form<'b> {
         match memchr::memchr(b'?', target) {
-            Some(at) => Form {
-                path: &target[..at],
-                query: Some(&target[at + 1..]),
-                host,
-            },
-            None => Form {
-                path: target,
-                query: None,
-                host,
-            },
+            Some(at) => Form { path: &target[..at], query: Some(&target[at + 1..]), host },
+            None => Form { path: target, query: None, host },
         }
     }
 
@@ -118,21 +100,9 @@ impl<'b> Form<'b> {
         let host = Some(Authority::parse(authority)?.host);
         match rest {
             // An OPTIONS for the server as a whole, as a proxy passes it on (RFC 9112, 3.2.4).
-            b"" if method == Method::Options => Ok(Form {
-                path: b"*",
-                query: None,
-                host,
-            }),
-            b"" => Ok(Form {
-                path: b"/",
-                query: None,
-                host,
-            }),
-            [b'?', query @ ..] => Ok(Form {
-                path: b"/",
-                query: Some(query),
-                host,
-            }),
+            b"" if method == Method::Options => Ok(Form { path: b"*", query: None, host }),
+            b"" => Ok(Form { path: b"/", query: None, host }),
+            [b'?', query @ ..] => Ok(Form { path: b"/", query: Some(query), host }),
             _ => Ok(Form::origin(rest, host)),
         }
     }
@@ -142,11 +112,7 @@ impl<'b> Form<'b> {
         if authority.port.is_none_or(<[u8]>::is_empty) {
             return Err(Reject::bad("CONNECT without a port"));
         }
-        Ok(Form {
-            path: b"",
-            query: None,
-            host: Some(authority.host),
-        })
+        Ok(Form { path: b"", query: None, host: Some(authority.host) })
     }
 }
 
@@ -182,10 +148,7 @@ impl<'b> Authority<'b> {
 
 /// Whether `text` is a token (RFC 9110, 5.6.2); an empty one is not.
 pub(super) fn is_token(text: &[u8]) -> bool {
-    !text.is_empty()
-        && text
-            .iter()
-            .all(|&byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
+    !text.is_empty() && text.iter().all(|&byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
 }
 
 fn parse_method(name: &[u8]) -> Method {
@@ -231,9 +194,7 @@ fn is_reg_name(name: &[u8]) -> bool {
     let mut bytes = name.iter();
     while let Some(&byte) = bytes.next() {
         let valid = match byte {
-            b'%' => [bytes.next(), bytes.next()]
-                .iter()
-                .all(|digit| digit.is_some_and(u8::is_ascii_hexdigit)),
+            b'%' => [bytes.next(), bytes.next()].iter().all(|digit| digit.is_some_and(u8::is_ascii_hexdigit)),
             _ => byte.is_ascii_alphanumeric() || b"-._~!$&'()*+;=".contains(&byte),
         };
         if !valid {
@@ -290,11 +251,7 @@ mod tests {
             ("CONNECT a:80 HTTP/1.1", "", None, Some("a")),
         ];
         for (line, path, query, host) in table {
-            assert_eq!(
-                form(line),
-                (path.to_string(), query.map(String::from), host.map(String::from)),
-                "{line}"
-            );
+            assert_eq!(form(line), (path.to_string(), query.map(String::from), host.map(String::from)), "{line}");
         }
     }
 
@@ -314,11 +271,7 @@ mod tests {
             ("!#$%&'*+-.^_`|~09", Method::Extension),
         ];
         for (name, method) in table {
-            assert_eq!(
-                RequestLine::parse(format!("{name} / HTTP/1.1").as_bytes()).unwrap().method,
-                method,
-                "{name}"
-            );
+            assert_eq!(RequestLine::parse(format!("{name} / HTTP/1.1").as_bytes()).unwrap().method, method, "{name}");
         }
     }
 

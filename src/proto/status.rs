@@ -120,10 +120,7 @@ pub struct Reject {
 impl Reject {
     /// A refusal with 400.
     pub const fn bad(why: &'static str) -> Reject {
-        Reject {
-            status: Status::BAD_REQUEST,
-            why,
-        }
+        Reject { status: Status::BAD_REQUEST, why }
     }
 
     /// A refusal with any status.

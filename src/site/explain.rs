@@ -65,21 +65,13 @@ pub fn explain<F>(
     let mut lines = vec![site_line(site, number, chosen), path_line(facts)];
     let mut notes = notes.into_iter();
     lines.extend(events.iter().map(|event| {
-        let note = if matches!(event, Event::Answered(_)) {
-            notes.next().flatten()
-        } else {
-            None
-        };
+        let note = if matches!(event, Event::Answered(_)) { notes.next().flatten() } else { None };
         event_line(event, note, sites, site, facts)
     }));
     let outcome = outcome.without_file();
     lines.push(outcome_line(sites, &plan, facts, outcome));
     lines.extend(change_lines(&plan));
-    Explanation {
-        site: number,
-        outcome,
-        lines,
-    }
+    Explanation { site: number, outcome, lines }
 }
 
 impl Explanation {
@@ -129,10 +121,7 @@ impl Member {
 
 impl Line {
     fn new(what: &'static str, text: String) -> Line {
-        Line {
-            text,
-            members: vec![("what", Member::Text(what.into()))],
-        }
+        Line { text, members: vec![("what", Member::Text(what.into()))] }
     }
 
     fn with(mut self, name: &'static str, text: impl AsRef<[u8]>) -> Line {
@@ -196,26 +185,19 @@ fn event_line(event: &Event, note: Option<String>, sites: &Sites, site: &Compile
         Event::Access { rule, refuses } => {
             let client = facts.client.to_canonical();
             let verb = if *refuses { "refuses" } else { "permits" };
-            Line::new("access", format!("{} {verb} client {client}", named(*rule)))
-                .rule(site, *rule)
-                .truth("permits", !refuses)
+            Line::new("access", format!("{} {verb} client {client}", named(*rule))).rule(site, *rule).truth("permits", !refuses)
         }
-        Event::Rule { rule, mismatch: None } => Line::new("rule", format!("{} matches", named(*rule)))
-            .rule(site, *rule)
-            .truth("matches", true),
-        Event::Rule {
-            rule,
-            mismatch: Some(mismatch),
-        } => {
+        Event::Rule { rule, mismatch: None } => {
+            Line::new("rule", format!("{} matches", named(*rule))).rule(site, *rule).truth("matches", true)
+        }
+        Event::Rule { rule, mismatch: Some(mismatch) } => {
             let because = because(mismatch);
             Line::new("rule", format!("{} does not match: {because}", named(*rule)))
                 .rule(site, *rule)
                 .truth("matches", false)
                 .with("because", because)
         }
-        Event::Act { rule, act } => Line::new("act", format!("{} does \"{act}\"", named(*rule)))
-            .rule(site, *rule)
-            .with("act", act),
+        Event::Act { rule, act } => Line::new("act", format!("{} does \"{act}\"", named(*rule))).rule(site, *rule).with("act", act),
         Event::Rewritten { rule, path, query } => {
             let mut text = format!("{} makes the path \"{}\"", named(*rule), shown(path));
             if let Some(query) = query {
@@ -240,9 +222,7 @@ fn event_line(event: &Event, note: Option<String>, sites: &Sites, site: &Compile
         }
         Event::Answered(answer) => {
             let word = answer.word();
-            let text = note
-                .as_ref()
-                .map_or_else(|| format!("finds {word}"), |note| format!("finds {word}: {note}"));
+            let text = note.as_ref().map_or_else(|| format!("finds {word}"), |note| format!("finds {word}: {note}"));
             let line = Line::new("answered", text).with("found", word);
             match note {
                 Some(note) => line.with("note", note),
@@ -250,10 +230,9 @@ fn event_line(event: &Event, note: Option<String>, sites: &Sites, site: &Compile
             }
         }
         Event::Hidden => Line::new("hidden", "a name in the path is hidden by \"hidden\"".to_owned()),
-        Event::NamesNoFile => Line::new(
-            "nameless",
-            "the path names no file: a segment of it holds a slash, or may not be put into a name".to_owned(),
-        ),
+        Event::NamesNoFile => {
+            Line::new("nameless", "the path names no file: a segment of it holds a slash, or may not be put into a name".to_owned())
+        }
     }
 }
 
@@ -262,18 +241,12 @@ fn outcome_line(sites: &Sites, plan: &Plan, facts: &Facts<'_>, outcome: Outcome<
     let line = |text: String| Line::new("answer", format!("answers {text}"));
     let status = |status: Status| line(status.to_string()).number("status", status.code());
     match outcome {
-        Outcome::File(()) => line(format!("with the file \"{}\"", shown(&file)))
-            .number("status", 200u16)
-            .with("file", file),
-        Outcome::Listing => line(format!("with the listing of \"{}\"", shown(&file)))
-            .number("status", 200u16)
-            .with("listing", file),
+        Outcome::File(()) => line(format!("with the file \"{}\"", shown(&file))).number("status", 200u16).with("file", file),
+        Outcome::Listing => line(format!("with the listing of \"{}\"", shown(&file))).number("status", 200u16).with("listing", file),
         Outcome::Redirect(code) => {
             let mut location = Vec::new();
             plan.location(facts, &mut location);
-            line(format!("{code}, Location: {}", shown(&location)))
-                .number("status", code.code())
-                .with("location", location)
+            line(format!("{code}, Location: {}", shown(&location))).number("status", code.code()).with("location", location)
         }
         Outcome::Status(code) | Outcome::ErrorPage(code, ()) => status(code),
         Outcome::Respond(code) => match plan.body() {
@@ -286,9 +259,7 @@ fn outcome_line(sites: &Sites, plan: &Plan, facts: &Facts<'_>, outcome: Outcome<
                 Page::Metrics => "metrics",
                 Page::Health => "health",
             };
-            line(format!("with the page \"{name}\""))
-                .number("status", 200u16)
-                .with("page", name)
+            line(format!("with the page \"{name}\"")).number("status", 200u16).with("page", name)
         }
         Outcome::Allow => status(Status::NO_CONTENT).with("allow", super::plan::ALLOW),
         Outcome::MethodNotAllowed => status(Status::METHOD_NOT_ALLOWED).with("allow", super::plan::ALLOW),
@@ -342,10 +313,7 @@ impl Answered {
 
 /// `FILE:LINE` of a rule.
 fn place(site: &Compiled, rule: usize) -> String {
-    site.site
-        .rules
-        .get(rule)
-        .map_or_else(String::new, |rule| format!("{}:{}", rule.place.file, rule.place.line))
+    site.site.rules.get(rule).map_or_else(String::new, |rule| format!("{}:{}", rule.place.file, rule.place.line))
 }
 
 /// The whole path of a look-up.
@@ -367,10 +335,7 @@ fn shown(bytes: &[u8]) -> String {
         .chars()
         .flat_map(|character| {
             let plain = !character.is_control() && character != '"' && character != '\\';
-            plain
-                .then_some(character)
-                .into_iter()
-                .chain(character.escape_default().filter(move |_| !plain))
+            plain.then_some(character).into_iter().chain(character.escape_default().filter(move |_| !plain))
         })
         .collect()
 }
@@ -384,14 +349,7 @@ mod tests {
     use crate::site::tests::site;
 
     fn rule(line: u32, path: &str, act: Option<Act>) -> Rule {
-        let mut rule = Rule {
-            act,
-            place: RulePlace {
-                file: "a.toml".into(),
-                line,
-            },
-            ..Rule::default()
-        };
+        let mut rule = Rule { act, place: RulePlace { file: "a.toml".into(), line }, ..Rule::default() };
         rule.matchers.path = vec![path.into()];
         rule
     }
@@ -403,28 +361,16 @@ mod tests {
         let mut header = rule(3, "/*", None);
         header.changes.header.push(("X-A".into(), template("{path}\u{1b}")));
         let mut deny = rule(5, "/secret/*", None);
-        deny.changes.deny = vec![Network {
-            address: [192, 0, 2, 0].into(),
-            bits: 24,
-        }];
-        let icons = Directory {
-            base: "/icons".into(),
-            rest: Template::default(),
-        };
-        second.rules = vec![
-            header,
-            deny,
-            rule(9, "/icons/*", Some(Act::Alias(icons))),
-            rule(12, "*.old", Some(Act::Rewrite(template("/new?a=1")))),
-        ];
+        deny.changes.deny = vec![Network { address: [192, 0, 2, 0].into(), bits: 24 }];
+        let icons = Directory { base: "/icons".into(), rest: Template::default() };
+        second.rules =
+            vec![header, deny, rule(9, "/icons/*", Some(Act::Alias(icons))), rule(12, "*.old", Some(Act::Rewrite(template("/new?a=1"))))];
         let sites = Sites::new(vec![first, second]);
         let asked = Asked::get(target);
-        explain::<()>(&sites, Door::default(), &asked.facts(), |base, lookup| {
-            match (base.path.to_str(), lookup.path) {
-                (Some("/icons"), b"x.png") => (Answer::File(()), None),
-                (Some("/icons"), b"no") => (Answer::Denied, Some("open \"/icons\": permission denied".into())),
-                _ => (Answer::Missing, None),
-            }
+        explain::<()>(&sites, Door::default(), &asked.facts(), |base, lookup| match (base.path.to_str(), lookup.path) {
+            (Some("/icons"), b"x.png") => (Answer::File(()), None),
+            (Some("/icons"), b"no") => (Answer::Denied, Some("open \"/icons\": permission denied".into())),
+            _ => (Answer::Missing, None),
         })
     }
 
@@ -444,15 +390,9 @@ mod tests {
              sets header X-A: /icons/x.png%1B\n"
         );
         let text = explained("/icons/no").text();
-        assert!(
-            text.contains("finds permission denied: open \"/icons\": permission denied\nanswers 403 Forbidden\n"),
-            "{text}"
-        );
+        assert!(text.contains("finds permission denied: open \"/icons\": permission denied\nanswers 403 Forbidden\n"), "{text}");
         let text = explained("/x.old").text();
-        assert!(
-            text.contains("rule 4 (a.toml:12) makes the path \"/new\", the query \"a=1\"\n"),
-            "{text}"
-        );
+        assert!(text.contains("rule 4 (a.toml:12) makes the path \"/new\", the query \"a=1\"\n"), "{text}");
         let text = explained("/secret/x").text();
         assert!(text.contains("rule 2 (a.toml:5) refuses client 192.0.2.1\n"), "{text}");
         assert!(text.contains("answers 403 Forbidden\n"), "{text}");
@@ -463,16 +403,7 @@ mod tests {
 
     #[test]
     fn every_line_is_json() {
-        for target in [
-            "/icons/x.png",
-            "/icons/no",
-            "/icons",
-            "/x.old",
-            "/secret/x",
-            "/.git",
-            "/a%2Fb",
-            "/%ff%22%0d",
-        ] {
+        for target in ["/icons/x.png", "/icons/no", "/icons", "/x.old", "/secret/x", "/.git", "/a%2Fb", "/%ff%22%0d"] {
             let explanation = explained(target);
             for line in explanation.json().lines() {
                 let value: serde_json::Value = serde_json::from_str(line).unwrap_or_else(|fault| panic!("{line}: {fault}"));

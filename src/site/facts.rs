@@ -124,9 +124,7 @@ pub(crate) mod tests {
         }
 
         fn first(&self, name: &str) -> Option<&[u8]> {
-            self.iter()
-                .find(|(field, _)| field.eq_ignore_ascii_case(name))
-                .map(|(_, value)| value.as_slice())
+            self.iter().find(|(field, _)| field.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_slice())
         }
     }
 

@@ -59,12 +59,7 @@ pub fn render(path: &Path, entries: &mut [Entry], truncated: bool, out: &mut Vec
 }
 
 fn order(a: &Entry, b: &Entry) -> Ordering {
-    let folded = || {
-        a.name
-            .iter()
-            .map(u8::to_ascii_lowercase)
-            .cmp(b.name.iter().map(u8::to_ascii_lowercase))
-    };
+    let folded = || a.name.iter().map(u8::to_ascii_lowercase).cmp(b.name.iter().map(u8::to_ascii_lowercase));
     b.directory.cmp(&a.directory).then_with(folded).then_with(|| a.name.cmp(&b.name))
 }
 
@@ -103,11 +98,7 @@ fn row(entry: &Entry, out: &mut Vec<u8>) {
     target::encode(&entry.name, out);
     out.extend_from_slice(if entry.directory { b"/\">" } else { b"\">" });
     name_text(&entry.name, out);
-    out.extend_from_slice(if entry.directory {
-        b"/</a></td><td></td><td>"
-    } else {
-        b"</a></td><td>"
-    });
+    out.extend_from_slice(if entry.directory { b"/</a></td><td></td><td>" } else { b"</a></td><td>" });
     if !entry.directory {
         size(entry.size, out);
         out.extend_from_slice(b"</td><td>");

@@ -149,10 +149,7 @@ pub fn json_text(text: &[u8], cap: usize, out: &mut Vec<u8>) {
             match character {
                 '"' | '\\' => write(out, format_args!("\\{character}")),
                 ' '..='~' => out.push(u8::try_from(character).unwrap_or(b'?')),
-                other => other
-                    .encode_utf16(&mut units)
-                    .iter()
-                    .for_each(|unit| write(out, format_args!("\\u{unit:04x}"))),
+                other => other.encode_utf16(&mut units).iter().for_each(|unit| write(out, format_args!("\\u{unit:04x}"))),
             }
             if out.len() - start > cap {
                 out.truncate(before);
@@ -202,12 +199,7 @@ fn quoted(text: &[u8], cap: usize, out: &mut Vec<u8>) {
 
 /// Between spaces, so without any.
 fn word(text: &[u8], cap: usize, out: &mut Vec<u8>) {
-    escape(
-        if text.is_empty() { b"-" } else { text },
-        cap,
-        |byte| is_plain(byte) && byte != b' ',
-        out,
-    );
+    escape(if text.is_empty() { b"-" } else { text }, cap, |byte| is_plain(byte) && byte != b' ', out);
 }
 
 fn escape(text: &[u8], cap: usize, plain: impl Fn(u8) -> bool, out: &mut Vec<u8>) {
@@ -249,10 +241,7 @@ fn rfc3339(unix: i64, out: &mut Vec<u8>) {
     let month = if march < 10 { march + 3 } else { march - 9 };
     let year = year + era * 400 + i64::from(month <= 2);
     let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
-    write(
-        out,
-        format_args!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z"),
-    );
+    write(out, format_args!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z"));
 }
 
 fn write(out: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
@@ -313,23 +302,14 @@ mod tests {
             rendered(&LogFormat::Combined, b"a\"b\\\r\n\x1b[2J\xff", 100),
             format!("{common} \"-\" \"a\\x22b\\x5C\\x0D\\x0A\\x1B[2J\\xFF\"\n")
         );
-        assert_eq!(
-            rendered(&LogFormat::VhostCombined, b"", 100),
-            format!("A.test:443 {common} \"-\" \"-\"\n")
-        );
+        assert_eq!(rendered(&LogFormat::VhostCombined, b"", 100), format!("A.test:443 {common} \"-\" \"-\"\n"));
     }
 
     #[test]
     fn l04_json_is_always_json() {
         let every: Vec<u8> = (0..=255).collect();
-        let agents: [&[u8]; 6] = [
-            b"plain",
-            b"a\"b\\c\r\n\t\x00\x7f",
-            "\u{e9}\u{2028}\u{2029}\u{1f600}".as_bytes(),
-            b"\xed\xa0\x80 \xff\xfe \xc3",
-            &every,
-            b"",
-        ];
+        let agents: [&[u8]; 6] =
+            [b"plain", b"a\"b\\c\r\n\t\x00\x7f", "\u{e9}\u{2028}\u{2029}\u{1f600}".as_bytes(), b"\xed\xa0\x80 \xff\xfe \xc3", &every, b""];
         for agent in agents {
             for cap in [0, 1, 5, 6, 7, 11, 12, 50, 2000] {
                 let line = rendered(&LogFormat::Json, agent, cap);

@@ -99,14 +99,8 @@ pub fn directories(sites: &[Site]) -> Vec<Base> {
 
 /// The directories, and for each rule of each site the number of its own.
 pub(super) fn enumerate(sites: &[Site]) -> (Vec<Base>, Vec<Vec<RootRef>>) {
-    let mut bases: Vec<Base> = sites
-        .iter()
-        .map(|site| Base {
-            path: site.root.clone(),
-            symlinks: site.symlinks,
-            may_be_file: false,
-        })
-        .collect();
+    let mut bases: Vec<Base> =
+        sites.iter().map(|site| Base { path: site.root.clone(), symlinks: site.symlinks, may_be_file: false }).collect();
     let mut known = BTreeMap::new();
     let mut numbers = Vec::new();
     for site in sites {
@@ -124,11 +118,7 @@ pub(super) fn enumerate(sites: &[Site]) -> (Vec<Base>, Vec<Vec<RootRef>>) {
             };
             let key = (directory.base.clone(), follows(site.symlinks), may_be_file);
             RootRef(*known.entry(key).or_insert_with(|| {
-                bases.push(Base {
-                    path: directory.base.clone(),
-                    symlinks: site.symlinks,
-                    may_be_file,
-                });
+                bases.push(Base { path: directory.base.clone(), symlinks: site.symlinks, may_be_file });
                 bases.len() - 1
             }))
         });

@@ -7,11 +7,7 @@
 /// `charset`, unless empty, is added to every text type but `text/xml`: XML declares its own encoding, which the parameter would override
 /// (RFC 7303, 3), and JSON is always UTF-8 and has no such parameter (RFC 8259, 11).
 pub fn content_type(path: &[u8], charset: &str, own: &[(String, String)], out: &mut Vec<u8>) {
-    let configured = |extension: &str| {
-        own.iter()
-            .find(|(name, _)| name.eq_ignore_ascii_case(extension))
-            .map(|(_, kind)| kind.as_str())
-    };
+    let configured = |extension: &str| own.iter().find(|(name, _)| name.eq_ignore_ascii_case(extension)).map(|(_, kind)| kind.as_str());
     let known = |extension| configured(extension).or_else(|| of_extension(extension));
     let kind = extension(path).and_then(known).unwrap_or(UNKNOWN);
     out.extend_from_slice(kind.as_bytes());
@@ -133,20 +129,7 @@ mod tests {
 
     #[test]
     fn unknown_names_are_octet_streams() {
-        let table = [
-            "",
-            "name",
-            "a.ftl",
-            "a.xyz",
-            "data.zzz",
-            "a.",
-            ".",
-            ".html",
-            "dir.html/name",
-            "a.html/",
-            "a.html~",
-            "a.\u{e9}",
-        ];
+        let table = ["", "name", "a.ftl", "a.xyz", "data.zzz", "a.", ".", ".html", "dir.html/name", "a.html/", "a.html~", "a.\u{e9}"];
         check("utf-8", &table.map(|path| (path, "application/octet-stream")));
         let mut out = Vec::new();
         content_type(b"a.\xff", "utf-8", &[], &mut out);

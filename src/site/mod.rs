@@ -72,11 +72,7 @@ impl Sites {
             rules: Rules::new(&site, RootRef(number), &roots),
             site,
         };
-        Sites {
-            sites: sites.into_iter().zip(roots).enumerate().map(compile).collect(),
-            directories,
-            doors,
-        }
+        Sites { sites: sites.into_iter().zip(roots).enumerate().map(compile).collect(), directories, doors }
     }
 
     /// Whether sites differ by the address that a connection was made to.
@@ -148,16 +144,11 @@ fn doors(sites: &[Site], server: &[Listen]) -> Vec<(Option<Listen>, Names)> {
     if sites.iter().all(|site| site.listen.is_empty()) {
         return doors;
     }
-    let addresses: BTreeMap<String, &Listen> = server
-        .iter()
-        .chain(sites.iter().flat_map(|site| &site.listen))
-        .map(|address| (address.to_string(), address))
-        .collect();
+    let addresses: BTreeMap<String, &Listen> =
+        server.iter().chain(sites.iter().flat_map(|site| &site.listen)).map(|address| (address.to_string(), address)).collect();
     for address in addresses.into_values() {
         let answers = |number: &usize| {
-            let own = sites
-                .get(*number)
-                .map(|site| if site.listen.is_empty() { server } else { &site.listen });
+            let own = sites.get(*number).map(|site| if site.listen.is_empty() { server } else { &site.listen });
             own.is_some_and(|own| own.iter().any(|own| own.covers(address)))
         };
         let numbers: Vec<usize> = all.iter().copied().filter(answers).collect();
@@ -235,10 +226,7 @@ pub(crate) mod tests {
         admin.listen = vec![tcp("127.0.0.1:81"), unix.clone()];
         let mut four = site(&["four.test", ""]);
         four.listen = vec![tcp("0.0.0.0:80")];
-        let sites = Sites::listening(
-            vec![admin, site(&["a.test", "b.test"]), four],
-            &[tcp("[::]:80"), tcp("10.0.0.1:82")],
-        );
+        let sites = Sites::listening(vec![admin, site(&["a.test", "b.test"]), four], &[tcp("[::]:80"), tcp("10.0.0.1:82")]);
         let at = |local: &Listen, host: &str| sites.select_at(sites.door(local), Some(host.as_bytes()));
         for (local, host, expected) in [
             ("127.0.0.1:81", "a.test", 0),

@@ -37,11 +37,7 @@ impl Names {
         let default = names().find(|(name, _)| name.is_empty()).map(|(_, number)| number);
         Names {
             exact: table(names().filter(|(name, _)| !name.is_empty() && !name.starts_with("*."))),
-            wildcards: table(
-                names()
-                    .filter(|(name, _)| behind_star(name))
-                    .map(|(name, number)| (&name[1..], number)),
-            ),
+            wildcards: table(names().filter(|(name, _)| behind_star(name)).map(|(name, number)| (&name[1..], number))),
             default: default.or(numbers.first().copied()).unwrap_or(0),
             single: numbers.len() == 1,
         }
@@ -73,9 +69,7 @@ impl Names {
         if self.wildcards.is_empty() {
             return None;
         }
-        memchr::memchr_iter(b'.', host)
-            .filter(|&dot| dot > 0)
-            .find_map(|dot| find(&self.wildcards, &host[dot..]))
+        memchr::memchr_iter(b'.', host).filter(|&dot| dot > 0).find_map(|dot| find(&self.wildcards, &host[dot..]))
     }
 }
 
@@ -88,10 +82,7 @@ fn table<'a>(names: impl Iterator<Item = (&'a str, usize)>) -> Vec<(Vec<u8>, usi
 }
 
 fn find(table: &[(Vec<u8>, usize)], name: &[u8]) -> Option<usize> {
-    table
-        .binary_search_by(|(entry, _)| entry.as_slice().cmp(name))
-        .ok()
-        .map(|at| table[at].1)
+    table.binary_search_by(|(entry, _)| entry.as_slice().cmp(name)).ok().map(|at| table[at].1)
 }
 
 /// Bytes of the longest domain name in text form (RFC 1035, 2.3.4).

@@ -179,19 +179,12 @@ impl Plan {
 
     /// The present question; when done, the path of what was found.
     pub fn lookup(&self) -> Lookup<'_> {
-        Lookup {
-            root: self.question.root,
-            path: &self.question.path,
-        }
+        Lookup { root: self.question.root, path: &self.question.path }
     }
 
     /// What the rules that ran change in the response, whatever it is.
     pub fn changes(&self) -> &ResponseChanges {
-        const NONE: &ResponseChanges = &ResponseChanges {
-            headers: Vec::new(),
-            expires: None::<Duration>,
-            body: None,
-        };
+        const NONE: &ResponseChanges = &ResponseChanges { headers: Vec::new(), expires: None::<Duration>, body: None };
         self.run.as_ref().map_or(NONE, |run| &run.changes)
     }
 
@@ -329,10 +322,7 @@ impl Plan {
     }
 
     fn ask<F>(&mut self, state: State, trace: &mut impl Trace) -> Step<F> {
-        trace.record(|| Event::Asked {
-            root: self.question.root,
-            path: self.question.path.clone(),
-        });
+        trace.record(|| Event::Asked { root: self.question.root, path: self.question.path.clone() });
         self.state = state;
         Step::Ask
     }

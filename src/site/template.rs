@@ -323,17 +323,8 @@ fn check_authority(url: &[u8], at: usize, value: &Value<'_>, within: bool) -> Re
 const IN_QUERY: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
 
 /// What is in no URL; `%` stays, as part of an escape.
-const NOT_IN_URL: &AsciiSet = &percent_encoding::CONTROLS
-    .add(b' ')
-    .add(b'"')
-    .add(b'<')
-    .add(b'>')
-    .add(b'\\')
-    .add(b'^')
-    .add(b'`')
-    .add(b'{')
-    .add(b'|')
-    .add(b'}');
+const NOT_IN_URL: &AsciiSet =
+    &percent_encoding::CONTROLS.add(b' ').add(b'"').add(b'<').add(b'>').add(b'\\').add(b'^').add(b'`').add(b'{').add(b'|').add(b'}');
 
 #[cfg(test)]
 pub(crate) mod tests {
@@ -434,12 +425,7 @@ pub(crate) mod tests {
         let (raw, query) = raw.split_once('?').map_or((raw, None), |(raw, query)| (raw, Some(query)));
         let mut path = Path::default();
         target::parse_into(raw.as_bytes(), &mut path).unwrap();
-        Given {
-            path,
-            raw: raw.as_bytes().to_vec(),
-            query: query.map(|query| query.as_bytes().to_vec()),
-            from,
-        }
+        Given { path, raw: raw.as_bytes().to_vec(), query: query.map(|query| query.as_bytes().to_vec()), from }
     }
 
     fn text_of(out: Vec<u8>) -> String {
@@ -450,12 +436,7 @@ pub(crate) mod tests {
     fn paths_and_queries_are_split_before_anything_is_put_in() {
         for (text, raw, expected_path, expected_query) in [
             ("/index.php", "/a?x=1", "/index.php", None),
-            (
-                "/index.php?q={path}&{query}",
-                "/a%20b%26c%3Fd?x=1&y=%2F",
-                "/index.php",
-                Some("q=/a%20b%26c%3Fd&x=1&y=%2F"),
-            ),
+            ("/index.php?q={path}&{query}", "/a%20b%26c%3Fd?x=1&y=%2F", "/index.php", Some("q=/a%20b%26c%3Fd&x=1&y=%2F")),
             ("/index.php?{query}", "/a", "/index.php", Some("")),
             ("/x{path}", "/a%3Fb%2525", "/x/a%3Fb%2525", None),
             ("/x{path}", "/a%2Fb/c", "/x/a%2Fb/c", None),
@@ -478,12 +459,7 @@ pub(crate) mod tests {
         let table: &[(&str, &str, usize, Option<&str>)] = &[
             ("https://{host}{path}", "/a%20b", 0, Some("https://a.test/a%20b")),
             ("https://{host}{path}?{query}", "/a", 0, Some("https://a.test/a")),
-            (
-                "https://{host}{uri}",
-                "//evil.example/..?x=%0d",
-                0,
-                Some("https://a.test//evil.example/..?x=%0d"),
-            ),
+            ("https://{host}{uri}", "//evil.example/..?x=%0d", 0, Some("https://a.test//evil.example/..?x=%0d")),
             ("{uri}", "//evil.example/x?y", 0, Some("/evil.example/x?y")),
             ("{1}", "/go%2Fevil.example", 3, Some("/%2Fevil.example")),
             ("{1}", "/go/evil.example", 3, Some("/evil.example")),

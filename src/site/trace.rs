@@ -22,11 +22,7 @@ pub enum Event {
     /// What a rule that matched did.
     Act { rule: usize, act: &'static str },
     /// The path (decoded) and the query after a `rewrite` or `try`.
-    Rewritten {
-        rule: usize,
-        path: Vec<u8>,
-        query: Option<Vec<u8>>,
-    },
+    Rewritten { rule: usize, path: Vec<u8>, query: Option<Vec<u8>> },
     /// A candidate of `try` does not stand where it leads.
     Candidate { rule: usize, path: Vec<u8>, taken: bool },
     /// The disk was asked.

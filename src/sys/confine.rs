@@ -71,27 +71,14 @@ pub fn enter(cell: &Cell) -> Result<Confined, Fault> {
     at("2 limits", set_limits(policy))?;
     let inside = if unconfined() {
         Inside::default()
-    } else if layer(
-        cell,
-        &mut missing,
-        Layer::Namespaces,
-        "3 namespaces",
-        jail::leave_namespaces(&names),
-    )? {
+    } else if layer(cell, &mut missing, Layer::Namespaces, "3 namespaces", jail::leave_namespaces(&names))? {
         at("4 jail", jail::enter(&cell.tree))?
     } else {
         at("4 jail", jail::enter_without_namespaces(&cell.tree))?
     };
     // An ordinary user without a namespace of his own has no capability, and so none to empty the bounding set with.
     let powerless = cell.identity.rootless && missing.contains(&Layer::Namespaces);
-    at(
-        "5 bounding set",
-        if unconfined() || powerless {
-            Ok(())
-        } else {
-            privilege::drop_bounding()
-        },
-    )?;
+    at("5 bounding set", if unconfined() || powerless { Ok(()) } else { privilege::drop_bounding() })?;
     at("6 ids", privilege::become_identity(cell.identity))?;
     at("7 capabilities", privilege::drop_capabilities())?;
     at("8 process flags", set_flags(cell.parent))?;
@@ -119,10 +106,7 @@ const fn unconfined() -> bool {
 }
 
 fn at<T>(step: &'static str, result: Result<T, impl ToString>) -> Result<T, Fault> {
-    result.map_err(|why| Fault {
-        step,
-        why: why.to_string(),
-    })
+    result.map_err(|why| Fault { step, why: why.to_string() })
 }
 
 /// Whether a layer that may be missing is there; a missing one is an error that names the kernel which brings it.
@@ -185,11 +169,7 @@ fn confirm_flags() -> Result<(), String> {
 }
 
 fn landlock_present() -> io::Result<()> {
-    if landlock::version() > 0 {
-        Ok(())
-    } else {
-        Err(Errno::ENOSYS.into())
-    }
+    if landlock::version() > 0 { Ok(()) } else { Err(Errno::ENOSYS.into()) }
 }
 
 /// With the filters in force prctl(2) is answered with ENOSYS; without them it would tell the mode.

@@ -36,10 +36,7 @@ impl Poller {
     /// The errno of epoll_create1(2).
     pub fn new() -> io::Result<Poller> {
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
-        Ok(Poller {
-            epoll,
-            events: vec![EpollEvent::empty(); BATCH],
-        })
+        Ok(Poller { epoll, events: vec![EpollEvent::empty(); BATCH] })
     }
 
     /// # Errors

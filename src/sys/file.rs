@@ -85,29 +85,16 @@ impl Root {
     /// # Errors
     /// The errno of openat2(2).
     pub fn open(path: &Path, links: Links, rootless: bool) -> io::Result<Root> {
-        let how = |flags| {
-            OpenHow::new()
-                .flags(flags | OFlag::O_PATH | OFlag::O_CLOEXEC)
-                .resolve(ResolveFlag::RESOLVE_NO_MAGICLINKS)
-        };
+        let how = |flags| OpenHow::new().flags(flags | OFlag::O_PATH | OFlag::O_CLOEXEC).resolve(ResolveFlag::RESOLVE_NO_MAGICLINKS);
         let (directory, file) = match openat2(nix::fcntl::AT_FDCWD, path, how(OFlag::O_DIRECTORY)) {
             Err(Errno::ENOTDIR) => {
                 let (parent, name) = path.parent().zip(path.file_name()).ok_or(Errno::ENOTDIR)?;
-                (
-                    openat2(nix::fcntl::AT_FDCWD, parent, how(OFlag::O_DIRECTORY))?,
-                    Some(name.as_bytes().to_vec()),
-                )
+                (openat2(nix::fcntl::AT_FDCWD, parent, how(OFlag::O_DIRECTORY))?, Some(name.as_bytes().to_vec()))
             }
             result => (result?, None),
         };
         // /proc/sys/kernel/overflowuid is 65534 everywhere; inside the jail it cannot be read.
-        Ok(Root {
-            directory,
-            file,
-            path: path.to_owned(),
-            links,
-            nobody: rootless.then_some(65534),
-        })
+        Ok(Root { directory, file, path: path.to_owned(), links, nobody: rootless.then_some(65534) })
     }
 
     /// Whether this process may look into the root at all.
@@ -136,10 +123,7 @@ impl Root {
     }
 
     fn find_refused(&self, path: &[u8]) -> Found {
-        let kind = self
-            .resolve(path, OFlag::O_PATH)
-            .and_then(fstat)
-            .map(|stat| stat.st_mode & libc::S_IFMT);
+        let kind = self.resolve(path, OFlag::O_PATH).and_then(fstat).map(|stat| stat.st_mode & libc::S_IFMT);
         match kind {
             Ok(libc::S_IFDIR) => Found::Directory,
             Ok(libc::S_IFREG) => Found::Denied,
@@ -150,12 +134,7 @@ impl Root {
 
     /// The longest leading part of `path` that this process may enter or see: what to name where permission is refused.
     pub fn refusing_component<'p>(&self, path: &'p [u8]) -> &'p [u8] {
-        let ends = path
-            .iter()
-            .enumerate()
-            .filter(|(_, byte)| **byte == b'/')
-            .map(|(end, _)| end)
-            .chain([path.len()]);
+        let ends = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(end, _)| end).chain([path.len()]);
         for end in ends {
             let part = path.get(..end).unwrap_or(path);
             let Ok(found) = self.resolve(part, OFlag::O_PATH) else {
@@ -176,11 +155,8 @@ impl Root {
     /// The errno of openat2(2) or getdents64(2).
     pub fn list(&self, path: &[u8], limit: usize) -> io::Result<(Vec<DirectoryEntry>, bool)> {
         let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-        let directory = if path.is_empty() {
-            openat2(&self.directory, ".", OpenHow::new().flags(flags))?
-        } else {
-            self.resolve(path, flags)?
-        };
+        let directory =
+            if path.is_empty() { openat2(&self.directory, ".", OpenHow::new().flags(flags))? } else { self.resolve(path, flags)? };
         let mut entries = Vec::new();
         let mut records = vec![0; 32 * 1024];
         loop {
@@ -204,11 +180,7 @@ impl Root {
     fn describe(&self, directory: &OwnedFd, path: &[u8], name: &[u8]) -> Option<DirectoryEntry> {
         let mut stat = fstatat(directory, OsStr::from_bytes(name), AtFlags::AT_SYMLINK_NOFOLLOW).ok()?;
         if stat.st_mode & libc::S_IFMT == libc::S_IFLNK {
-            let full = if path.is_empty() {
-                name.to_vec()
-            } else {
-                [path, b"/", name].concat()
-            };
+            let full = if path.is_empty() { name.to_vec() } else { [path, b"/", name].concat() };
             stat = fstat(self.resolve(&full, OFlag::O_PATH).ok()?).ok()?;
         }
         let kind = stat.st_mode & libc::S_IFMT;
@@ -216,12 +188,7 @@ impl Root {
             return None;
         }
         let size = u64::try_from(stat.st_size).unwrap_or(0);
-        Some(DirectoryEntry {
-            name: name.to_vec(),
-            directory: kind == libc::S_IFDIR,
-            size,
-            modified: stat.st_mtime,
-        })
+        Some(DirectoryEntry { name: name.to_vec(), directory: kind == libc::S_IFDIR, size, modified: stat.st_mtime })
     }
 
     /// Opens `path` by the policy on links.
@@ -269,12 +236,7 @@ enum Ahead {
 
 impl<'r> Walk<'r> {
     fn new(root: &'r Root) -> Walk<'r> {
-        Walk {
-            root,
-            entered: Vec::new(),
-            ahead: Vec::new(),
-            followed: 0,
-        }
+        Walk { root, entered: Vec::new(), ahead: Vec::new(), followed: 0 }
     }
 
     fn to(mut self, path: &[u8], flags: OFlag) -> nix::Result<OwnedFd> {
@@ -318,9 +280,7 @@ impl<'r> Walk<'r> {
         let target = readlinkat(&file, "")?.into_vec();
         self.ahead.push(Ahead::EndOfLink(stat.st_uid));
         if target.first() == Some(&b'/') {
-            let rest = Path::new(OsStr::from_bytes(&target))
-                .strip_prefix(&self.root.path)
-                .map_err(|_| Errno::EXDEV)?;
+            let rest = Path::new(OsStr::from_bytes(&target)).strip_prefix(&self.root.path).map_err(|_| Errno::EXDEV)?;
             self.entered.clear();
             self.push(rest.as_os_str().as_bytes());
         } else {
@@ -339,11 +299,7 @@ impl<'r> Walk<'r> {
         }
         let opened = self.open_component(&name, flags)?;
         let same = |a: FileStat, b: FileStat| (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino);
-        if same(fstat(&found)?, fstat(&opened)?) {
-            Ok(opened)
-        } else {
-            Err(Errno::EAGAIN)
-        }
+        if same(fstat(&found)?, fstat(&opened)?) { Ok(opened) } else { Err(Errno::EAGAIN) }
     }
 
     fn open_component(&self, name: &[u8], flags: OFlag) -> nix::Result<OwnedFd> {
@@ -407,10 +363,7 @@ fn regular(file: OwnedFd) -> Found {
         Err(errno) => return Found::Failed(errno.into()),
     };
     match stat.st_mode & libc::S_IFMT {
-        libc::S_IFREG => Found::File(Opened {
-            file,
-            stat: Stat::from(&stat),
-        }),
+        libc::S_IFREG => Found::File(Opened { file, stat: Stat::from(&stat) }),
         libc::S_IFDIR => Found::Directory,
         _ => Found::NotRegular,
     }

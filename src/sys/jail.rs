@@ -36,8 +36,7 @@ pub struct Inside {
 impl Inside {
     /// The path by which the role reaches what the host calls `path`.
     pub fn path(&self, path: &Path) -> PathBuf {
-        path.strip_prefix(&self.stripped)
-            .map_or_else(|_| path.to_owned(), |rest| Path::new("/").join(rest))
+        path.strip_prefix(&self.stripped).map_or_else(|_| path.to_owned(), |rest| Path::new("/").join(rest))
     }
 }
 
@@ -79,18 +78,13 @@ fn namespace(name: &str) -> Option<(CloneFlags, &'static str)> {
 /// A text that names the step and the path, with the errno.
 pub(super) fn enter(tree: &Tree) -> Result<Inside, String> {
     // Nothing mounted here may reach the host, and nothing the host mounts later may appear here with its own flags.
-    step(
-        "make / private",
-        mount(NONE, "/", NONE, MsFlags::MS_REC | MsFlags::MS_PRIVATE, NONE),
-    )?;
+    step("make / private", mount(NONE, "/", NONE, MsFlags::MS_REC | MsFlags::MS_PRIVATE, NONE))?;
     confirm_private()?;
     match tree {
         Tree::Shown(paths) => {
             pivot_to_private_tree(&outermost(paths))?;
             enter_root(Path::new(TREE))?;
-            Ok(Inside {
-                stripped: PathBuf::from("/"),
-            })
+            Ok(Inside { stripped: PathBuf::from("/") })
         }
         Tree::Beneath(root) => {
             let root = Path::new(root);
@@ -105,15 +99,9 @@ pub(super) fn enter(tree: &Tree) -> Result<Inside, String> {
 /// built over `/proc`, which the host would lose.
 fn confirm_private() -> Result<(), String> {
     let mounts = fs::read_to_string("/proc/self/mountinfo").map_err(|fault| format!("/proc/self/mountinfo: {fault}"))?;
-    match mounts
-        .lines()
-        .find(|line| line.split(' ').any(|field| field.starts_with("shared:")))
-    {
+    match mounts.lines().find(|line| line.split(' ').any(|field| field.starts_with("shared:"))) {
         None => Ok(()),
-        Some(line) => Err(format!(
-            "{} is still shared with the host",
-            line.split(' ').nth(4).unwrap_or("a mount")
-        )),
+        Some(line) => Err(format!("{} is still shared with the host", line.split(' ').nth(4).unwrap_or("a mount"))),
     }
 }
 
@@ -126,9 +114,7 @@ pub(super) fn enter_without_namespaces(tree: &Tree) -> Result<Inside, String> {
     };
     match chroot(&root) {
         Err(Errno::EPERM) => {
-            return Ok(Inside {
-                stripped: PathBuf::from("/"),
-            });
+            return Ok(Inside { stripped: PathBuf::from("/") });
         }
         result => step("chroot", result)?,
     }
@@ -151,10 +137,7 @@ fn pivot_to_private_tree(shown: &[&Path]) -> Result<(), String> {
     let nodes = 16 + shown.iter().map(|path| path.components().count()).sum::<usize>();
     let options = format!("mode=0755,nr_inodes={nodes},size={}", nodes.saturating_mul(4096));
     let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
-    step(
-        "mount the tree",
-        mount(Some("anchorite"), BASE, Some("tmpfs"), flags, Some(options.as_str())),
-    )?;
+    step("mount the tree", mount(Some("anchorite"), BASE, Some("tmpfs"), flags, Some(options.as_str())))?;
     let tree = Path::new(BASE).join(TREE.trim_start_matches('/'));
     fs::create_dir(&tree).map_err(|fault| format!("make the tree: {fault}"))?;
     for path in shown {
@@ -213,14 +196,7 @@ fn set_read_only(target: &Path, recursive: bool) -> Result<(), String> {
     let flags = if recursive { libc::AT_RECURSIVE } else { 0 };
     // SAFETY: the path is a live C string and the attributes are a live structure of the size given.
     let result = unsafe {
-        libc::syscall(
-            libc::SYS_mount_setattr,
-            libc::AT_FDCWD,
-            path.as_ptr(),
-            flags,
-            &raw const attributes,
-            size_of_val(&attributes),
-        )
+        libc::syscall(libc::SYS_mount_setattr, libc::AT_FDCWD, path.as_ptr(), flags, &raw const attributes, size_of_val(&attributes))
     };
     step("mount_setattr", Errno::result(result).map(drop))?;
     confirm_read_only(target)
@@ -231,11 +207,7 @@ fn confirm_read_only(target: &Path) -> Result<(), String> {
     use nix::sys::statvfs::{FsFlags, statvfs};
     let flags = statvfs(target).map_err(|errno| format!("statvfs: {}", errno.desc()))?.flags();
     let wanted = FsFlags::ST_RDONLY | FsFlags::ST_NOSUID | FsFlags::ST_NODEV | FsFlags::ST_NOEXEC;
-    if flags.contains(wanted) {
-        Ok(())
-    } else {
-        Err(format!("the tree is mounted with {flags:?}"))
-    }
+    if flags.contains(wanted) { Ok(()) } else { Err(format!("the tree is mounted with {flags:?}")) }
 }
 
 /// chroot(2) and then chdir: without the latter, `..` from the old working directory leads out. Checks that both hold.
@@ -287,9 +259,7 @@ mod tests {
 
     #[test]
     fn paths_are_stripped_of_the_root() {
-        let inside = Inside {
-            stripped: PathBuf::from("/srv"),
-        };
+        let inside = Inside { stripped: PathBuf::from("/srv") };
         assert_eq!(inside.path(Path::new("/srv/www")), Path::new("/www"));
         assert_eq!(inside.path(Path::new("/srv")), Path::new("/"));
     }

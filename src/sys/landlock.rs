@@ -47,9 +47,7 @@ pub(super) fn restrict(paths: &[PathBuf], rights: &[&str]) -> Result<(), String>
 }
 
 fn apply(abi: ABI, paths: &[PathBuf], granted: landlock::BitFlags<AccessFs>) -> Result<(), Box<dyn std::error::Error>> {
-    let mut ruleset = Ruleset::default()
-        .set_compatibility(CompatLevel::HardRequirement)
-        .handle_access(AccessFs::from_all(abi))?;
+    let mut ruleset = Ruleset::default().set_compatibility(CompatLevel::HardRequirement).handle_access(AccessFs::from_all(abi))?;
     let net = AccessNet::from_all(abi);
     if !net.is_empty() {
         ruleset = ruleset.handle_access(net)?;
@@ -77,11 +75,8 @@ fn apply(abi: ABI, paths: &[PathBuf], granted: landlock::BitFlags<AccessFs>) -> 
 /// ports, reading the root directory, which is never served.
 pub(super) fn confirm() -> Result<(), String> {
     const KNOWS_PORTS: i64 = 4;
-    let refused = if version() >= KNOWS_PORTS {
-        bind_a_port()
-    } else {
-        open("/", OFlag::O_RDONLY | OFlag::O_DIRECTORY, Mode::empty()).map(drop)
-    };
+    let refused =
+        if version() >= KNOWS_PORTS { bind_a_port() } else { open("/", OFlag::O_RDONLY | OFlag::O_DIRECTORY, Mode::empty()).map(drop) };
     match refused {
         Err(Errno::EACCES) => Ok(()),
         other => Err(format!("what it refuses is answered with {other:?}: it is not in force")),

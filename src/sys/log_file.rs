@@ -56,10 +56,7 @@ pub fn append(file: &OwnedFd, bytes: &[u8]) -> io::Result<usize> {
 
 /// The directory of a log, its name there and whether there is one, everything found safe.
 fn find(path: &Path, service: Option<(u32, u32)>) -> io::Result<(Trust, OwnedFd, &OsStr, bool)> {
-    let trust = Trust {
-        own: privilege::own_ids(),
-        service,
-    };
+    let trust = Trust { own: privilege::own_ids(), service };
     let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
     let directory = trust.directory(path.parent().unwrap_or(Path::new("/")))?;
     match fstatat(&directory, name, AtFlags::AT_SYMLINK_NOFOLLOW) {
@@ -163,8 +160,7 @@ impl Trust {
     }
 
     fn is_writable_for_service(&self, stat: &FileStat) -> bool {
-        self.service
-            .is_some_and(|(uid, gid)| stat.st_uid == uid || (stat.st_gid == gid && stat.st_mode & libc::S_IWGRP != 0))
+        self.service.is_some_and(|(uid, gid)| stat.st_uid == uid || (stat.st_gid == gid && stat.st_mode & libc::S_IWGRP != 0))
     }
 }
 
@@ -259,10 +255,7 @@ mod tests {
         assert_eq!(refusal(&private), "not a regular file");
         fs::write(private.join("theirs"), "").unwrap();
         chown(private.join("theirs"), Some(1000), None).unwrap();
-        assert_eq!(
-            refusal(&private.join("theirs")),
-            "it belongs to a user other than root and the caller"
-        );
+        assert_eq!(refusal(&private.join("theirs")), "it belongs to a user other than root and the caller");
         fs::write(private.join("open"), "").unwrap();
         fs::set_permissions(private.join("open"), Permissions::from_mode(0o666)).unwrap();
         assert_eq!(refusal(&private.join("open")), "others can write it");

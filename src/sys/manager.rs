@@ -42,9 +42,7 @@ impl Manager {
         let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
         let for_us = number("WATCHDOG_PID").is_none_or(|pid| i32::try_from(pid) == Ok(process::own_id()));
         // Twice as often as it must be, as sd_watchdog_enabled(3) asks.
-        let every_ms = number("WATCHDOG_USEC")
-            .filter(|usec| for_us && *usec > 0)
-            .map(|usec| (usec / 2000).max(1));
+        let every_ms = number("WATCHDOG_USEC").filter(|usec| for_us && *usec > 0).map(|usec| (usec / 2000).max(1));
         Ok(Manager {
             socket: Some(socket),
             every_ms,
@@ -63,10 +61,7 @@ impl Manager {
 
     /// A reload begins; [`Manager::ready`] ends it, whatever comes of it.
     pub fn reloading(&self) {
-        self.tell(&format!(
-            "RELOADING=1\nMONOTONIC_USEC={}\nSTATUS=reloading\n",
-            clock::monotonic_us()
-        ));
+        self.tell(&format!("RELOADING=1\nMONOTONIC_USEC={}\nSTATUS=reloading\n", clock::monotonic_us()));
     }
 
     pub fn stopping(&self) {
@@ -113,11 +108,7 @@ fn connect(address: &OsStr) -> io::Result<UnixDatagram> {
 /// Names the descriptor that is no stream socket that listens.
 pub fn inherited_listeners() -> Result<Vec<OwnedFd>, String> {
     let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<i32>().ok());
-    let count = if number("LISTEN_PID") == Some(process::own_id()) {
-        number("LISTEN_FDS").unwrap_or(0).clamp(0, LISTENERS_MAX)
-    } else {
-        0
-    };
+    let count = if number("LISTEN_PID") == Some(process::own_id()) { number("LISTEN_FDS").unwrap_or(0).clamp(0, LISTENERS_MAX) } else { 0 };
     process::close_above(FIRST + count - 1).map_err(|fault| format!("inherited descriptors: {fault}"))?;
     (FIRST..FIRST + count)
         .map(|number| {
@@ -158,12 +149,7 @@ mod tests {
         let by_path = UnixDatagram::bind(&path).unwrap();
         let by_name = UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(&name).unwrap()).unwrap();
         for (receiver, address) in [(by_path, path.into_os_string()), (by_name, format!("@{name}").into())] {
-            let manager = Manager {
-                socket: Some(connect(&address).unwrap()),
-                every_ms: Some(10),
-                next_ms: 0,
-                environment: Vec::new(),
-            };
+            let manager = Manager { socket: Some(connect(&address).unwrap()), every_ms: Some(10), next_ms: 0, environment: Vec::new() };
             manager.ready("serving");
             let mut buffer = [0; 256];
             let length = receiver.recv(&mut buffer).unwrap();
@@ -176,12 +162,7 @@ mod tests {
     fn a_sign_of_life_is_given_when_it_is_due_and_not_before() {
         let (ours, theirs) = UnixDatagram::pair().unwrap();
         theirs.set_nonblocking(true).unwrap();
-        let mut manager = Manager {
-            socket: Some(ours),
-            every_ms: Some(10),
-            next_ms: 0,
-            environment: Vec::new(),
-        };
+        let mut manager = Manager { socket: Some(ours), every_ms: Some(10), next_ms: 0, environment: Vec::new() };
         let beats = || {
             let mut buffer = [0; 64];
             std::iter::from_fn(|| theirs.recv(&mut buffer).ok()).count()

@@ -11,10 +11,7 @@ use std::os::fd::OwnedFd;
 /// # Errors
 /// The errno of memfd_create(2), write(2) or fcntl(2).
 pub fn sealed(content: &[u8]) -> io::Result<OwnedFd> {
-    let mut file = File::from(memfd_create(
-        c"anchorite slice",
-        MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING,
-    )?);
+    let mut file = File::from(memfd_create(c"anchorite slice", MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING)?);
     file.write_all(content)?;
     file.rewind()?;
     let seals = SealFlag::F_SEAL_WRITE | SealFlag::F_SEAL_GROW | SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_SEAL;

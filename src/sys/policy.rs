@@ -103,11 +103,7 @@ mod tests {
 
     #[test]
     fn worker_has_at_most_48_system_calls() {
-        assert!(
-            Policy::of(Role::Worker).allow.len() <= 48,
-            "{}",
-            Policy::of(Role::Worker).allow.len()
-        );
+        assert!(Policy::of(Role::Worker).allow.len() <= 48, "{}", Policy::of(Role::Worker).allow.len());
     }
 
     #[test]
@@ -121,23 +117,11 @@ mod tests {
     fn executable_memory_is_granted_to_no_confined_role() {
         const PROT_EXEC: u64 = 4;
         for role in [Role::Worker, Role::Log] {
-            for call in Policy::of(role)
-                .allow
-                .iter()
-                .filter(|call| ["mmap", "mprotect"].contains(&call.name))
-            {
-                assert!(
-                    call.arguments
-                        .iter()
-                        .any(|a| a.index == 2 && a.mask & PROT_EXEC != 0 && a.value & PROT_EXEC == 0),
-                    "{call:?}"
-                );
+            for call in Policy::of(role).allow.iter().filter(|call| ["mmap", "mprotect"].contains(&call.name)) {
+                assert!(call.arguments.iter().any(|a| a.index == 2 && a.mask & PROT_EXEC != 0 && a.value & PROT_EXEC == 0), "{call:?}");
             }
             assert!(
-                !Policy::of(role)
-                    .allow
-                    .iter()
-                    .any(|call| ["pkey_mprotect", "execve", "execveat", "memfd_create"].contains(&call.name))
+                !Policy::of(role).allow.iter().any(|call| ["pkey_mprotect", "execve", "execveat", "memfd_create"].contains(&call.name))
             );
         }
     }

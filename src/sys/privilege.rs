@@ -98,11 +98,7 @@ pub fn keep_only(names: &[&str]) -> Result<(), String> {
 
 /// These capabilities as the bits that `/proc/PID/status` shows.
 pub fn mask(names: &[&str]) -> u64 {
-    names
-        .iter()
-        .filter_map(|name| Capability::from_str(name).ok())
-        .map(|capability| capability.bitmask())
-        .sum()
+    names.iter().filter_map(|name| Capability::from_str(name).ok()).map(|capability| capability.bitmask()).sum()
 }
 
 /// Sets no_new_privs, which every child inherits.
@@ -171,16 +167,10 @@ pub(super) fn drop_capabilities() -> io::Result<()> {
 pub(super) fn confirm_dropped(identity: Identity, bounding: bool) -> Result<(), String> {
     let uids = unistd::getresuid().map_err(|errno| errno.to_string())?;
     let gids = unistd::getresgid().map_err(|errno| errno.to_string())?;
-    if [uids.real, uids.effective, uids.saved]
-        .iter()
-        .any(|uid| uid.as_raw() != identity.uid)
-    {
+    if [uids.real, uids.effective, uids.saved].iter().any(|uid| uid.as_raw() != identity.uid) {
         return Err(format!("user ids are {uids:?}"));
     }
-    if [gids.real, gids.effective, gids.saved]
-        .iter()
-        .any(|gid| gid.as_raw() != identity.gid)
-    {
+    if [gids.real, gids.effective, gids.saved].iter().any(|gid| gid.as_raw() != identity.gid) {
         return Err(format!("group ids are {gids:?}"));
     }
     if !identity.rootless && !unistd::getgroups().map_err(|errno| errno.to_string())?.is_empty() {

@@ -35,11 +35,8 @@ pub fn status(pid: i32) -> io::Result<Status> {
 }
 
 fn parse_status(text: &str) -> Option<Status> {
-    let lines: BTreeMap<&str, &str> = text
-        .lines()
-        .filter_map(|line| line.split_once(':'))
-        .map(|(name, value)| (name, value.trim()))
-        .collect();
+    let lines: BTreeMap<&str, &str> =
+        text.lines().filter_map(|line| line.split_once(':')).map(|(name, value)| (name, value.trim())).collect();
     let numbers = |name: &str| -> Option<Vec<u32>> { lines.get(name)?.split_ascii_whitespace().map(|word| word.parse().ok()).collect() };
     let four = |name: &str| -> Option<[u32; 4]> { numbers(name)?.try_into().ok() };
     let number = |name: &str| -> Option<u32> { lines.get(name)?.parse().ok() };
@@ -71,10 +68,7 @@ pub fn command_line(pid: i32) -> Option<String> {
 /// Every process of the system.
 pub fn processes() -> Vec<i32> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
-    let mut pids: Vec<i32> = entries
-        .flatten()
-        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-        .collect();
+    let mut pids: Vec<i32> = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
     pids.sort_unstable();
     pids
 }

@@ -35,11 +35,7 @@ impl Executable {
     /// # Errors
     /// The errno of open(2).
     pub fn open(path: &Path) -> io::Result<Executable> {
-        Ok(Executable(nix::fcntl::open(
-            path,
-            OFlag::O_PATH | OFlag::O_CLOEXEC,
-            nix::sys::stat::Mode::empty(),
-        )?))
+        Ok(Executable(nix::fcntl::open(path, OFlag::O_PATH | OFlag::O_CLOEXEC, nix::sys::stat::Mode::empty())?))
     }
 
     /// Where the running program lies, or lay when it was started.
@@ -86,13 +82,7 @@ pub fn become_program(
         .chain(environment.iter().cloned())
         .filter_map(|(name, value)| CString::new([name.as_encoded_bytes(), b"=", value.as_encoded_bytes()].concat()).ok())
         .collect();
-    Ok(nix::unistd::execveat(
-        &program.0,
-        c"",
-        &arguments,
-        &environment,
-        AtFlags::AT_EMPTY_PATH,
-    )?)
+    Ok(nix::unistd::execveat(&program.0, c"", &arguments, &environment, AtFlags::AT_EMPTY_PATH)?)
 }
 
 /// Lets a program check a configuration.
@@ -101,17 +91,8 @@ pub fn become_program(
 /// What it said, or why it could not be run.
 #[expect(clippy::disallowed_methods, reason = "this is where programs are started")]
 pub fn check(program: &Path, file: &Path) -> Result<(), String> {
-    let output = std::process::Command::new(program)
-        .arg("check")
-        .arg("-c")
-        .arg(file)
-        .output()
-        .map_err(|fault| fault.to_string())?;
-    if output.status.success() {
-        Ok(())
-    } else {
-        Err(String::from_utf8_lossy(&output.stderr).trim_end().to_owned())
-    }
+    let output = std::process::Command::new(program).arg("check").arg("-c").arg(file).output().map_err(|fault| fault.to_string())?;
+    if output.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).trim_end().to_owned()) }
 }
 
 /// What a new process is given.
@@ -175,14 +156,7 @@ pub fn start(executable: &Executable, start: &Start<'_>) -> Result<i32, StartFau
 }
 
 /// Steps between fork and exec, by the number that the child reports.
-const STEPS: [&str; 6] = [
-    "setsid",
-    "signal mask",
-    "out-of-memory score",
-    USER_NAMESPACE,
-    "descriptors",
-    "exec",
-];
+const STEPS: [&str; 6] = ["setsid", "signal mask", "out-of-memory score", USER_NAMESPACE, "descriptors", "exec"];
 
 /// Runs in the child; returns only when a step failed.
 fn become_role(executable: &Executable, start: &Start<'_>, title: &CStr, environment: &[&CStr]) -> (u8, Errno) {
@@ -299,11 +273,7 @@ pub fn own_id() -> i32 {
 /// CPUs this process may run on.
 pub fn cpus() -> u16 {
     let set = nix::sched::sched_getaffinity(Pid::from_raw(0));
-    let count = set.map_or(1, |set| {
-        (0..nix::sched::CpuSet::count())
-            .filter(|cpu| set.is_set(*cpu).unwrap_or(false))
-            .count()
-    });
+    let count = set.map_or(1, |set| (0..nix::sched::CpuSet::count()).filter(|cpu| set.is_set(*cpu).unwrap_or(false)).count());
     u16::try_from(count.max(1)).unwrap_or(u16::MAX)
 }
 

@@ -25,10 +25,7 @@ pub const CELLS: usize = 16 * 1024;
 pub fn create() -> io::Result<OwnedFd> {
     let file = memfd_create(c"anchorite counters", MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING)?;
     nix::unistd::ftruncate(&file, i64::try_from(size()).map_err(|_| io::ErrorKind::FileTooLarge)?)?;
-    fcntl(
-        &file,
-        FcntlArg::F_ADD_SEALS(SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_GROW | SealFlag::F_SEAL_SEAL),
-    )?;
+    fcntl(&file, FcntlArg::F_ADD_SEALS(SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_GROW | SealFlag::F_SEAL_SEAL))?;
     Ok(file)
 }
 

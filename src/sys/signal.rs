@@ -32,15 +32,8 @@ impl Signals {
     /// The errno of sigprocmask(2) or signalfd(2).
     pub fn block() -> io::Result<Signals> {
         let mut set = SigSet::empty();
-        for signal in [
-            Signal::SIGTERM,
-            Signal::SIGINT,
-            Signal::SIGQUIT,
-            Signal::SIGCHLD,
-            Signal::SIGHUP,
-            Signal::SIGUSR1,
-            Signal::SIGUSR2,
-        ] {
+        for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGCHLD, Signal::SIGHUP, Signal::SIGUSR1, Signal::SIGUSR2]
+        {
             set.add(signal);
         }
         set.thread_block()?;
@@ -51,9 +44,7 @@ impl Signals {
     pub fn next(&self) -> Option<Arrived> {
         loop {
             let record = self.0.read_signal().ok().flatten()?;
-            let signal = i32::try_from(record.ssi_signo)
-                .ok()
-                .and_then(|number| Signal::try_from(number).ok());
+            let signal = i32::try_from(record.ssi_signo).ok().and_then(|number| Signal::try_from(number).ok());
             match signal {
                 Some(Signal::SIGTERM | Signal::SIGINT) => return Some(Arrived::Stop),
                 Some(Signal::SIGQUIT) => return Some(Arrived::Drain),

@@ -21,11 +21,7 @@ use std::path::{Path, PathBuf};
 /// The errno of socket(2), setsockopt(2), bind(2) or listen(2).
 pub fn listen(address: SocketAddr) -> io::Result<OwnedFd> {
     let storage = SockaddrStorage::from(address);
-    let family = if address.is_ipv6() {
-        socket::AddressFamily::Inet6
-    } else {
-        socket::AddressFamily::Inet
-    };
+    let family = if address.is_ipv6() { socket::AddressFamily::Inet6 } else { socket::AddressFamily::Inet };
     let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
     let listener = socket::socket(family, socket::SockType::Stream, flags, None)?;
     socket::setsockopt(&listener, sockopt::ReuseAddr, &true)?;
@@ -41,10 +37,7 @@ pub fn listen(address: SocketAddr) -> io::Result<OwnedFd> {
 
 /// Whether listening failed because this host has no IPv6.
 pub fn is_without_ipv6(fault: &io::Error) -> bool {
-    matches!(
-        fault.raw_os_error().map(Errno::from_raw),
-        Some(Errno::EAFNOSUPPORT | Errno::EADDRNOTAVAIL)
-    )
+    matches!(fault.raw_os_error().map(Errno::from_raw), Some(Errno::EAFNOSUPPORT | Errno::EADDRNOTAVAIL))
 }
 
 /// A connection is handed over only when its first bytes have come: one wake-up less, and no descriptor for who sends nothing.
@@ -52,15 +45,8 @@ fn defer_accept(listener: &OwnedFd) -> io::Result<()> {
     const SIZE: libc::socklen_t = 4;
     let seconds: libc::c_int = 10;
     // SAFETY: the option value is a live c_int of four bytes, as tcp(7) says.
-    let result = unsafe {
-        libc::setsockopt(
-            listener.as_raw_fd(),
-            libc::IPPROTO_TCP,
-            libc::TCP_DEFER_ACCEPT,
-            (&raw const seconds).cast(),
-            SIZE,
-        )
-    };
+    let result =
+        unsafe { libc::setsockopt(listener.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, (&raw const seconds).cast(), SIZE) };
     Ok(Errno::result(result).map(drop)?)
 }
 
@@ -110,10 +96,7 @@ fn listen_at(path: &Path, kind: socket::SockType, mask: libc::mode_t, backlog: i
     if std::fs::symlink_metadata(path).is_ok_and(|metadata| metadata.file_type().is_socket()) {
         if let Ok(other) = connect_at(path, kind) {
             let pid = socket::getsockopt(&other, sockopt::PeerCredentials)?.pid();
-            return Err(io::Error::new(
-                io::ErrorKind::AddrInUse,
-                format!("in use by a process that runs (pid {pid})"),
-            ));
+            return Err(io::Error::new(io::ErrorKind::AddrInUse, format!("in use by a process that runs (pid {pid})")));
         }
         std::fs::remove_file(path)?;
     }
@@ -268,11 +251,7 @@ pub fn send_both(connection: &OwnedFd, first: &[u8], second: &[u8]) -> io::Resul
 /// # Errors
 /// The errno of send(2).
 pub fn send_more(connection: &OwnedFd, bytes: &[u8]) -> io::Result<usize> {
-    Ok(socket::send(
-        connection.as_raw_fd(),
-        bytes,
-        MsgFlags::from_bits_retain(libc::MSG_MORE) | MsgFlags::MSG_NOSIGNAL,
-    )?)
+    Ok(socket::send(connection.as_raw_fd(), bytes, MsgFlags::from_bits_retain(libc::MSG_MORE) | MsgFlags::MSG_NOSIGNAL)?)
 }
 
 /// Sends part of a file to a client (sendfile(2)); 0: the file has become shorter than it was.
@@ -302,12 +281,7 @@ pub fn end_sending(connection: &OwnedFd) -> io::Result<()> {
 /// The errno of socketpair(2).
 pub fn packet_pair() -> io::Result<(OwnedFd, OwnedFd)> {
     let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
-    Ok(socket::socketpair(
-        socket::AddressFamily::Unix,
-        socket::SockType::SeqPacket,
-        None,
-        flags,
-    )?)
+    Ok(socket::socketpair(socket::AddressFamily::Unix, socket::SockType::SeqPacket, None, flags)?)
 }
 
 /// Sends one packet; never blocks.
@@ -316,11 +290,7 @@ pub fn packet_pair() -> io::Result<(OwnedFd, OwnedFd)> {
 /// `WouldBlock` when the receiver is behind, `BrokenPipe` and `ConnectionReset` when it is gone.
 pub fn send_packet(channel: &OwnedFd, packet: &[u8]) -> io::Result<()> {
     let sent = nix::unistd::write(channel, packet)?;
-    if sent == packet.len() {
-        Ok(())
-    } else {
-        Err(io::ErrorKind::WriteZero.into())
-    }
+    if sent == packet.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
 }
 
 /// Sends one packet with descriptors. Only the parent does: no other role's filter has sendmsg(2).
@@ -331,11 +301,7 @@ pub fn send_packet_with(channel: &OwnedFd, packet: &[u8], descriptors: &[Borrowe
     let raw: Vec<RawFd> = descriptors.iter().map(AsRawFd::as_raw_fd).collect();
     let rights = [ControlMessage::ScmRights(&raw)];
     let sent = socket::sendmsg::<()>(channel.as_raw_fd(), &[IoSlice::new(packet)], &rights, MsgFlags::MSG_NOSIGNAL, None)?;
-    if sent == packet.len() {
-        Ok(())
-    } else {
-        Err(io::ErrorKind::WriteZero.into())
-    }
+    if sent == packet.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
 }
 
 /// Receives one packet and takes no descriptors: without a control buffer the kernel drops any that are sent.

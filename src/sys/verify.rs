@@ -46,10 +46,7 @@ pub fn faults(role: Role, status: &Status, expected: &Expected<'_>) -> Vec<Strin
     if !expected.missing.contains(&Layer::Seccomp) {
         let filters = expected.inherited_filters + u32::from(FILTERS);
         if status.seccomp != SECCOMP_MODE_FILTER || status.seccomp_filters != filters {
-            faults.push(format!(
-                "Seccomp is {} with {} filters, not 2 with {filters}",
-                status.seccomp, status.seccomp_filters
-            ));
+            faults.push(format!("Seccomp is {} with {} filters, not 2 with {filters}", status.seccomp, status.seccomp_filters));
         }
     }
     faults
@@ -66,31 +63,12 @@ mod tests {
     use super::*;
 
     fn confined() -> Status {
-        Status {
-            uids: [900; 4],
-            gids: [900; 4],
-            no_new_privs: true,
-            seccomp: 2,
-            seccomp_filters: 3,
-            ..Status::default()
-        }
+        Status { uids: [900; 4], gids: [900; 4], no_new_privs: true, seccomp: 2, seccomp_filters: 3, ..Status::default() }
     }
 
     fn found(status: &Status) -> Vec<String> {
-        let identity = Identity {
-            uid: 900,
-            gid: 900,
-            rootless: false,
-        };
-        faults(
-            Role::Worker,
-            status,
-            &Expected {
-                identity,
-                inherited_filters: 1,
-                missing: &[],
-            },
-        )
+        let identity = Identity { uid: 900, gid: 900, rootless: false };
+        faults(Role::Worker, status, &Expected { identity, inherited_filters: 1, missing: &[] })
     }
 
     #[test]
@@ -102,34 +80,16 @@ mod tests {
     fn each_difference_is_a_fault() {
         let mut differing = Vec::new();
         for index in 0..4 {
-            differing.push(Status {
-                uids: std::array::from_fn(|i| if i == index { 0 } else { 900 }),
-                ..confined()
-            });
-            differing.push(Status {
-                gids: std::array::from_fn(|i| if i == index { 0 } else { 900 }),
-                ..confined()
-            });
+            differing.push(Status { uids: std::array::from_fn(|i| if i == index { 0 } else { 900 }), ..confined() });
+            differing.push(Status { gids: std::array::from_fn(|i| if i == index { 0 } else { 900 }), ..confined() });
         }
         for index in 0..5 {
-            differing.push(Status {
-                capabilities: std::array::from_fn(|i| u64::from(i == index)),
-                ..confined()
-            });
+            differing.push(Status { capabilities: std::array::from_fn(|i| u64::from(i == index)), ..confined() });
         }
-        differing.push(Status {
-            groups: vec![33],
-            ..confined()
-        });
-        differing.push(Status {
-            no_new_privs: false,
-            ..confined()
-        });
+        differing.push(Status { groups: vec![33], ..confined() });
+        differing.push(Status { no_new_privs: false, ..confined() });
         differing.push(Status { seccomp: 0, ..confined() });
-        differing.push(Status {
-            seccomp_filters: 2,
-            ..confined()
-        });
+        differing.push(Status { seccomp_filters: 2, ..confined() });
         for status in differing {
             assert_eq!(found(&status).len(), 1, "{status:?}");
         }

@@ -113,14 +113,7 @@ enum Body<'b> {
 
 impl Service {
     pub(super) fn new(slice: WorkerSlice, files: Files, log: Log, counters: Counters, uid: u32) -> Service {
-        let WorkerSlice {
-            sites,
-            limits,
-            server_header,
-            listen,
-            mime,
-            ..
-        } = slice;
+        let WorkerSlice { sites, limits, server_header, listen, mime, .. } = slice;
         let size = |value: u32| usize::try_from(value).unwrap_or(usize::MAX);
         let head_limits = HeadLimits {
             request_line: size(limits.request_line),
@@ -229,11 +222,7 @@ impl Service {
             self.changes = plan.changes().clone();
         }
         let too_long = matches!((incoming.request.framing, self.changes.body), (Framing::Length(length), Some(most)) if length > most);
-        let outcome = if too_long {
-            Outcome::Status(Status::CONTENT_TOO_LARGE)
-        } else {
-            outcome
-        };
+        let outcome = if too_long { Outcome::Status(Status::CONTENT_TOO_LARGE) } else { outcome };
         if let Outcome::Status(status) = outcome {
             let id = hexadecimal(incoming.visit.id);
             match plan.begin_error_page(self.sites.compiled(site), &facts(incoming, &self.path, &id), status) {
@@ -248,8 +237,7 @@ impl Service {
     /// Answers bytes that are no acceptable request; the connection ends.
     pub(super) fn reject(&mut self, visit: Visit, reject: &Reject, line: &[u8]) {
         self.counters.count(Counter::Refused, 1);
-        self.log
-            .error(Level::Info, &format!("client {}: {} ({})", visit.client, reject.status, reject.why));
+        self.log.error(Level::Info, &format!("client {}: {} ({})", visit.client, reject.status, reject.why));
         self.page.clear();
         error_page::render(reject.status, &mut self.page);
         Head::begin(&mut self.out, reject.status, &self.server, &self.clock)
@@ -263,13 +251,7 @@ impl Service {
 
     /// Writes the access line of a file that was sent, or as much of it as was.
     pub(super) fn log_file(&mut self, body: &FileBody) {
-        let Line {
-            head,
-            site,
-            visit,
-            status,
-            sent,
-        } = &body.line;
+        let Line { head, site, visit, status, sent } = &body.line;
         let mut space = head::field_space();
         if let Ok(request) = head::parse(head, &mut space, &self.head_limits) {
             self.write_line(Some(&request), Some(*site), *visit, request.line, *status, sent - body.remaining);
@@ -330,10 +312,7 @@ impl Service {
     }
 
     fn refuse(&mut self, incoming: &Incoming<'_>, site: usize, reject: Reject) -> Answered {
-        let incoming = Incoming {
-            persistence: Persistence::Close,
-            ..*incoming
-        };
+        let incoming = Incoming { persistence: Persistence::Close, ..*incoming };
         self.page(&incoming, site, reject.status, &[])
     }
 
@@ -346,9 +325,7 @@ impl Service {
         for (name, value) in fields {
             head = head.field(name, value);
         }
-        head.field("Content-Type", HTML)
-            .number("Content-Length", count(&page))
-            .end(incoming.persistence);
+        head.field("Content-Type", HTML).number("Content-Length", count(&page)).end(incoming.persistence);
         let answered = self.finish(incoming, site, status, Body::Bytes(&page));
         self.page = page;
         answered
@@ -390,12 +367,7 @@ impl Service {
         let mut entries: Vec<listing::Entry> = found
             .into_iter()
             .filter(|entry| plan.shows(configured, &facts, &entry.name, entry.directory))
-            .map(|entry| listing::Entry {
-                name: entry.name,
-                directory: entry.directory,
-                size: entry.size,
-                modified: entry.modified,
-            })
+            .map(|entry| listing::Entry { name: entry.name, directory: entry.directory, size: entry.size, modified: entry.modified })
             .collect();
         let mut page = Vec::new();
         listing::render(&self.path, &mut entries, truncated, &mut page);
@@ -413,16 +385,7 @@ impl Service {
                     .field("X-Content-Type-Options", b"nosniff")
                     .end(incoming.persistence);
                 let length = file.length();
-                self.finish(
-                    incoming,
-                    site,
-                    status,
-                    Body::File {
-                        file: Rc::new(file),
-                        offset: 0,
-                        length,
-                    },
-                )
+                self.finish(incoming, site, status, Body::File { file: Rc::new(file), offset: 0, length })
             }
         }
     }
@@ -500,10 +463,7 @@ impl Service {
 
     fn file(&mut self, incoming: &Incoming<'_>, site: usize, file: &Rc<Served>) -> Answered {
         let request = incoming.request;
-        let validators = Validators {
-            etag: &file.etag,
-            modified: file.modified,
-        };
+        let validators = Validators { etag: &file.etag, modified: file.modified };
         match conditional::evaluate(request, &validators) {
             Precondition::Proceed => {}
             Precondition::NotModified => {
@@ -529,16 +489,7 @@ impl Service {
             date.copy_from_slice(&self.clock.date);
         }
         response::end(&mut self.out, incoming.persistence);
-        self.finish(
-            incoming,
-            site,
-            Status::OK,
-            Body::File {
-                file: Rc::clone(file),
-                offset: 0,
-                length: file.length(),
-            },
-        )
+        self.finish(incoming, site, Status::OK, Body::File { file: Rc::clone(file), offset: 0, length: file.length() })
     }
 
     fn part(&mut self, incoming: &Incoming<'_>, site: usize, file: &Rc<Served>, first: u64, last: u64) -> Answered {
@@ -551,23 +502,12 @@ impl Service {
             .field("Accept-Ranges", b"bytes")
             .field("X-Content-Type-Options", b"nosniff")
             .end(incoming.persistence);
-        self.finish(
-            incoming,
-            site,
-            Status::PARTIAL_CONTENT,
-            Body::File {
-                file: Rc::clone(file),
-                offset: first,
-                length,
-            },
-        )
+        self.finish(incoming, site, Status::PARTIAL_CONTENT, Body::File { file: Rc::clone(file), offset: first, length })
     }
 
     fn unsatisfiable(&mut self, incoming: &Incoming<'_>, site: usize, length: u64) -> Answered {
         let head = Head::begin(&mut self.out, Status::RANGE_NOT_SATISFIABLE, &self.server, &self.clock);
-        head.content_range(None, length)
-            .number("Content-Length", 0)
-            .end(incoming.persistence);
+        head.content_range(None, length).number("Content-Length", 0).end(incoming.persistence);
         self.finish(incoming, site, Status::RANGE_NOT_SATISFIABLE, Body::None)
     }
 
@@ -592,34 +532,13 @@ impl Service {
                     whole(length)
                 }
                 Content::Memory(_) | Content::Open(_) => {
-                    let line = Line {
-                        head: incoming.head.to_vec(),
-                        site,
-                        visit: incoming.visit,
-                        status,
-                        sent: length,
-                    };
-                    let body = FileBody {
-                        file,
-                        offset,
-                        remaining: length,
-                        line,
-                    };
-                    return Answered::Response {
-                        persistence,
-                        file: Some(body),
-                    };
+                    let line = Line { head: incoming.head.to_vec(), site, visit: incoming.visit, status, sent: length };
+                    let body = FileBody { file, offset, remaining: length, line };
+                    return Answered::Response { persistence, file: Some(body) };
                 }
             },
         };
-        self.write_line(
-            Some(incoming.request),
-            Some(site),
-            incoming.visit,
-            incoming.request.line,
-            status,
-            bytes,
-        );
+        self.write_line(Some(incoming.request), Some(site), incoming.visit, incoming.request.line, status, bytes);
         answered
     }
 
@@ -641,10 +560,7 @@ impl Service {
         self.said.insert(key, now);
         let name = self.sites.get(site).name.first().map_or("", String::as_str);
         let line = lines::escaped(incoming.request.line);
-        let text = format!(
-            "client {}, site \"{name}\", request \"{line}\": {fault} (uid {})",
-            incoming.visit.client, self.uid
-        );
+        let text = format!("client {}, site \"{name}\", request \"{line}\": {fault} (uid {})", incoming.visit.client, self.uid);
         self.log.error(Level::Error, &text);
     }
 
@@ -662,10 +578,7 @@ impl Service {
 
 /// What the rules may look at.
 fn facts<'a>(incoming: &Incoming<'a>, path: &'a Path, id: &'a [u8]) -> Facts<'a> {
-    Facts {
-        request_id: id,
-        ..Facts::of(incoming.request, path, incoming.visit.client)
-    }
+    Facts { request_id: id, ..Facts::of(incoming.request, path, incoming.visit.client) }
 }
 
 fn hexadecimal(number: u64) -> [u8; 16] {

@@ -17,12 +17,7 @@ pub(super) struct Clock {
 
 impl Clock {
     pub(super) fn new() -> Clock {
-        let mut clock = Clock {
-            now: 0,
-            unix: i64::MIN,
-            date: [b' '; 29],
-            log_time: Vec::new(),
-        };
+        let mut clock = Clock { now: 0, unix: i64::MIN, date: [b' '; 29], log_time: Vec::new() };
         clock.tick();
         clock
     }
@@ -41,30 +36,10 @@ impl Clock {
 
 fn log_time(now: Local) -> Vec<u8> {
     const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
-    let Local {
-        year,
-        month,
-        day,
-        hour,
-        minute,
-        second,
-        offset_minutes,
-    } = now;
-    let month = usize::from(month)
-        .checked_sub(1)
-        .and_then(|index| MONTHS.get(index))
-        .unwrap_or(&"Jan");
-    let (sign, offset) = if offset_minutes < 0 {
-        ('-', -offset_minutes)
-    } else {
-        ('+', offset_minutes)
-    };
-    format!(
-        "{day:02}/{month}/{year:04}:{hour:02}:{minute:02}:{second:02} {sign}{:02}{:02}",
-        offset / 60,
-        offset % 60
-    )
-    .into_bytes()
+    let Local { year, month, day, hour, minute, second, offset_minutes } = now;
+    let month = usize::from(month).checked_sub(1).and_then(|index| MONTHS.get(index)).unwrap_or(&"Jan");
+    let (sign, offset) = if offset_minutes < 0 { ('-', -offset_minutes) } else { ('+', offset_minutes) };
+    format!("{day:02}/{month}/{year:04}:{hour:02}:{minute:02}:{second:02} {sign}{:02}{:02}", offset / 60, offset % 60).into_bytes()
 }
 
 #[cfg(test)]
@@ -73,15 +48,7 @@ mod tests {
 
     #[test]
     fn log_time_has_the_form_of_the_combined_format() {
-        let moment = Local {
-            year: 2026,
-            month: 11,
-            day: 3,
-            hour: 9,
-            minute: 5,
-            second: 7,
-            offset_minutes: -210,
-        };
+        let moment = Local { year: 2026, month: 11, day: 3, hour: 9, minute: 5, second: 7, offset_minutes: -210 };
         assert_eq!(log_time(moment), b"03/Nov/2026:09:05:07 -0330");
     }
 }

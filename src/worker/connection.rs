@@ -118,10 +118,7 @@ impl Connection {
 
     /// What is known of the request that is next.
     fn visit(&self) -> Visit {
-        Visit {
-            id: self.visit.id | u64::from(self.requests & 0xFFFF),
-            ..self.visit
-        }
+        Visit { id: self.visit.id | u64::from(self.requests & 0xFFFF), ..self.visit }
     }
 
     /// Does what can be done now: sends what waits, then receives and answers. `buffer` is scratch space for receiving.
@@ -154,10 +151,7 @@ impl Connection {
             return Fate::Close;
         }
         let input = std::mem::take(&mut self.input);
-        let reject = Reject {
-            status: Status::REQUEST_TIMEOUT,
-            why: "the head did not come in time",
-        };
+        let reject = Reject { status: Status::REQUEST_TIMEOUT, why: "the head did not come in time" };
         service.reject(self.visit(), &reject, head::first_line(&input));
         self.closing = true;
         match self.flush(service) {
@@ -312,12 +306,7 @@ impl Connection {
             }
         };
         let persistence = service.persistence(&request, self.requests + 1);
-        let incoming = Incoming {
-            request: &request,
-            head: bytes,
-            visit: self.visit(),
-            persistence,
-        };
+        let incoming = Incoming { request: &request, head: bytes, visit: self.visit(), persistence };
         let answered = match plan {
             None => service.answer(&incoming),
             Some(plan) => service.resume(&incoming, plan),

@@ -21,11 +21,7 @@ const ROWS: usize = (CELLS - FIRST_ROW) / ROW;
 impl Counters {
     /// `number` is what the parent knows this process by.
     pub(super) fn new(shared: Shared, number: u16) -> Counters {
-        let counters = Counters {
-            shared,
-            fresh: Totals::default(),
-            row: usize::from(number) % ROWS,
-        };
+        let counters = Counters { shared, fresh: Totals::default(), row: usize::from(number) % ROWS };
         counters.clear_row(number);
         counters
     }

@@ -144,8 +144,7 @@ impl Worker {
     }
 
     fn is_done(&self) -> bool {
-        self.stop
-            .is_some_and(|deadline| self.connections.is_empty() || self.service.clock.now >= deadline)
+        self.stop.is_some_and(|deadline| self.connections.is_empty() || self.service.clock.now >= deadline)
     }
 
     /// How long to wait; 0 while something is left to do.
@@ -155,12 +154,7 @@ impl Worker {
         }
         let now = self.service.clock.now;
         let until = |moment: Option<u64>| moment.map(|moment| moment.saturating_sub(now));
-        let moments = [
-            self.wheel.next(now),
-            self.service.log.next_flush(now),
-            until(self.accept_again),
-            until(self.stop),
-        ];
+        let moments = [self.wheel.next(now), self.service.log.next_flush(now), until(self.accept_again), until(self.stop)];
         moments.into_iter().flatten().min()
     }
 
@@ -202,11 +196,8 @@ impl Worker {
         if !idle {
             return;
         }
-        let idle: Vec<usize> = self
-            .connections
-            .iter_mut()
-            .filter_map(|(index, connection)| connection.wind_up().then_some(index))
-            .collect();
+        let idle: Vec<usize> =
+            self.connections.iter_mut().filter_map(|(index, connection)| connection.wind_up().then_some(index)).collect();
         for index in idle {
             self.close(index);
         }
@@ -239,16 +230,8 @@ impl Worker {
                 port: address.port(),
                 ask: address.ip().is_unspecified() && self.service.has_doors(),
             },
-            Ok(Address::Path(path)) => Gate {
-                door: self.service.door(&Listen::Unix(path)),
-                port: 0,
-                ask: false,
-            },
-            Err(_) => Gate {
-                door: Door::default(),
-                port: 0,
-                ask: false,
-            },
+            Ok(Address::Path(path)) => Gate { door: self.service.door(&Listen::Unix(path)), port: 0, ask: false },
+            Err(_) => Gate { door: Door::default(), port: 0, ask: false },
         }
     }
 
@@ -295,11 +278,7 @@ impl Worker {
 
     /// No connection waits, or one that did is gone again: nothing. Descriptors or memory ran out: a pause, without spinning.
     fn accept_failed(&mut self, fault: &io::Error) {
-        let passing = [
-            io::ErrorKind::WouldBlock,
-            io::ErrorKind::Interrupted,
-            io::ErrorKind::ConnectionAborted,
-        ];
+        let passing = [io::ErrorKind::WouldBlock, io::ErrorKind::Interrupted, io::ErrorKind::ConnectionAborted];
         if passing.contains(&fault.kind()) {
             return;
         }
@@ -330,12 +309,8 @@ impl Worker {
     /// none is idle.
     fn make_room(&mut self) -> bool {
         self.service.counters.count(Counter::LimitHit, 1);
-        let mut idle: Vec<(u64, usize)> = self
-            .connections
-            .iter()
-            .filter(|(_, c)| c.is_idle())
-            .map(|(index, c)| (c.deadline, index))
-            .collect();
+        let mut idle: Vec<(u64, usize)> =
+            self.connections.iter().filter(|(_, c)| c.is_idle()).map(|(index, c)| (c.deadline, index)).collect();
         idle.sort_unstable();
         let count = (self.connections_max / 100).max(1).min(idle.len());
         for (_, index) in idle.iter().take(count) {

@@ -82,14 +82,7 @@ impl Files {
         }
         let names = bases.into_iter().map(|base| base.path).collect();
         let cache = sites.iter().map(|_| HashMap::new()).collect();
-        Ok(Files {
-            roots,
-            names,
-            cache,
-            entries: 0,
-            entries_max: descriptors.min(ENTRIES_MAX),
-            bytes: 0,
-        })
+        Ok(Files { roots, names, cache, entries: 0, entries_max: descriptors.min(ENTRIES_MAX), bytes: 0 })
     }
 
     /// Whether this process may look into the root of a site.
@@ -121,13 +114,7 @@ impl Files {
             self.make_room(now);
         }
         if let Some(cache) = self.cache.get_mut(site) {
-            cache.insert(
-                path.into(),
-                Entry {
-                    file: Rc::clone(file),
-                    validated: now,
-                },
-            );
+            cache.insert(path.into(), Entry { file: Rc::clone(file), validated: now });
             self.entries += 1;
             self.bytes += size;
         }
@@ -175,15 +162,9 @@ impl Files {
             Found::File(opened) => (Answer::File(opened), None),
             Found::Directory => (Answer::Directory, None),
             Found::Missing => (Answer::Missing, None),
-            Found::Denied => (
-                Answer::Denied,
-                Some(format!("open {}: permission denied", name(root.refusing_component(path)))),
-            ),
+            Found::Denied => (Answer::Denied, Some(format!("open {}: permission denied", name(root.refusing_component(path))))),
             Found::NotRegular => (Answer::NotRegular, Some(format!("open {}: not a regular file", name(path)))),
-            Found::Busy => (
-                Answer::Busy,
-                Some(format!("open {}: renamed again and again while it was looked up", name(path))),
-            ),
+            Found::Busy => (Answer::Busy, Some(format!("open {}: renamed again and again while it was looked up", name(path)))),
             Found::Failed(fault) => {
                 let text = format!("open {}: {fault}", name(path));
                 (if is_shortage(&fault) { Answer::Busy } else { Answer::Failed }, Some(text))
@@ -196,11 +177,7 @@ impl Files {
         use std::os::unix::ffi::OsStrExt;
         let path = lookup.path;
         let root = self.names.get(lookup.root.0).map_or(Path::new("/"), PathBuf::as_path);
-        let full = if path.is_empty() {
-            root.to_owned()
-        } else {
-            root.join(std::ffi::OsStr::from_bytes(path))
-        };
+        let full = if path.is_empty() { root.to_owned() } else { root.join(std::ffi::OsStr::from_bytes(path)) };
         format!("\"{}\"", lines::escaped(full.as_os_str().as_bytes()))
     }
 

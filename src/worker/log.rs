@@ -73,11 +73,7 @@ impl Log {
             level: slice.level,
             format: slice.format.clone(),
             numbers: slice.logs.clone(),
-            names: slice
-                .sites
-                .iter()
-                .map(|site| name(site).unwrap_or_else(|| "-".to_owned()))
-                .collect(),
+            names: slice.sites.iter().map(|site| name(site).unwrap_or_else(|| "-".to_owned())).collect(),
             batch: Batch::default(),
             since: 0,
             offered: 0,
@@ -144,10 +140,7 @@ impl Log {
         }
         if !self.batch.is_empty()
             && self.waiting.is_empty()
-            && self
-                .channel
-                .as_ref()
-                .is_some_and(|channel| channel.send_lines(self.batch.packet()).is_ok())
+            && self.channel.as_ref().is_some_and(|channel| channel.send_lines(self.batch.packet()).is_ok())
         {
             self.batch.clear();
         }
@@ -157,10 +150,7 @@ impl Log {
         }
         if self.waiting.is_empty() && self.lost > 0 {
             let lost = std::mem::take(&mut self.lost);
-            self.send(lines::error_packet(
-                Level::Warning,
-                &format!("{lost} log lines were lost while \"log\" was behind"),
-            ));
+            self.send(lines::error_packet(Level::Warning, &format!("{lost} log lines were lost while \"log\" was behind")));
         }
     }
 
@@ -337,11 +327,7 @@ mod tests {
     fn request(agent: &[u8]) -> &'static Request<'static, 'static> {
         let head: &'static [u8] = Vec::leak([b"GET / HTTP/1.1\r\nHost: a\r\nUser-Agent: ", agent, b"\r\n\r\n"].concat());
         let space = Box::leak(Box::new(crate::proto::head::field_space()));
-        let limits = crate::proto::head::HeadLimits {
-            request_line: 1 << 20,
-            header_bytes: 1 << 20,
-            header_count: 9,
-        };
+        let limits = crate::proto::head::HeadLimits { request_line: 1 << 20, header_bytes: 1 << 20, header_count: 9 };
         Box::leak(Box::new(crate::proto::head::parse(head, space, &limits).unwrap()))
     }
 
@@ -367,18 +353,13 @@ mod tests {
             "[log]\nformat = {format:?}\n[[site]]\nname = \"a.example\"\nroot = \"/a\"\naccess_log = \"/a.log\"\n[[site]]\nroot = \"/b\"\n"
         );
         let config: Config = config::parse(&text, Path::new("/f.toml")).unwrap();
-        let logs = LogNumbers {
-            service: Some(1),
-            sites: vec![Some(2), Some(1)],
-        };
+        let logs = LogNumbers { service: Some(1), sites: vec![Some(2), Some(1)] };
         Log::new(&config.worker_slice(logs))
     }
 
     fn pieces(log: &Log) -> Vec<(u16, String)> {
         match Lines::decode(log.batch.packet()) {
-            Some(Lines::Access(pieces)) => pieces
-                .map(|(number, lines)| (number, String::from_utf8(lines.to_vec()).unwrap()))
-                .collect(),
+            Some(Lines::Access(pieces)) => pieces.map(|(number, lines)| (number, String::from_utf8(lines.to_vec()).unwrap())).collect(),
             other => panic!("{other:?}"),
         }
     }
@@ -430,13 +411,7 @@ mod tests {
             log.access(0, &exchange(Some(number % 2), b"GET / HTTP/1.1", &[b'x'; 100]));
         }
         assert!(log.waiting_bytes <= WAITING_MAX && log.lost > 0);
-        let kept: usize = log
-            .waiting
-            .iter()
-            .map(Vec::as_slice)
-            .chain([log.batch.packet()])
-            .map(lines::lines_in)
-            .sum();
+        let kept: usize = log.waiting.iter().map(Vec::as_slice).chain([log.batch.packet()]).map(lines::lines_in).sum();
         assert_eq!(u64::try_from(kept).unwrap() + log.lost, 20_000);
         let (ours, theirs) = Channel::pair().unwrap();
         log.replace(theirs);

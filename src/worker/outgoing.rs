@@ -59,11 +59,7 @@ impl Outgoing {
         if !self.bytes.is_empty() {
             self.bytes.append(made);
         }
-        let waiting = if self.bytes.is_empty() {
-            made.as_slice()
-        } else {
-            self.bytes.get(self.sent..).unwrap_or_default()
-        };
+        let waiting = if self.bytes.is_empty() { made.as_slice() } else { self.bytes.get(self.sent..).unwrap_or_default() };
         if !waiting.is_empty() {
             let sent = send_head(socket, waiting, self.file.as_mut())?;
             moved = sent > 0;
@@ -107,11 +103,7 @@ impl Outgoing {
                 Err(fault) => return Err(fault),
             }
         }
-        Ok(if body.remaining == 0 {
-            Sent::All(self.file.take())
-        } else {
-            Sent::Turn
-        })
+        Ok(if body.remaining == 0 { Sent::All(self.file.take()) } else { Sent::Turn })
     }
 }
 

@@ -40,11 +40,7 @@ impl<'o> Head<'o> {
         out.extend_from_slice(status.reason().as_bytes());
         out.extend_from_slice(b"\r\n");
         let head = Head { out };
-        let head = if server.is_empty() {
-            head
-        } else {
-            head.field("Server", server.as_bytes())
-        };
+        let head = if server.is_empty() { head } else { head.field("Server", server.as_bytes()) };
         head.field("Date", &clock.date)
     }
 
@@ -99,31 +95,20 @@ pub(super) fn change(out: &mut Vec<u8>, start: usize, changes: &ResponseChanges,
     let expires = changes.expires.map(|age| {
         let seconds = i64::try_from(age.as_secs()).unwrap_or(i64::MAX);
         let date = date::imf_fixdate(clock.unix.saturating_add(seconds)).to_vec();
-        [
-            ("expires", date),
-            ("cache-control", format!("max-age={}", age.as_secs()).into_bytes()),
-        ]
+        [("expires", date), ("cache-control", format!("max-age={}", age.as_secs()).into_bytes())]
     });
     let set = |name: &str| changes.headers.iter().any(|(set, _)| set.eq_ignore_ascii_case(name));
     let expires: Vec<(&str, Vec<u8>)> = expires.into_iter().flatten().filter(|(name, _)| !set(name)).collect();
     let replaced = |line: &[u8]| {
-        let name = line
-            .split(|byte| *byte == b':')
-            .next()
-            .and_then(|name| std::str::from_utf8(name).ok())
-            .unwrap_or("");
+        let name = line.split(|byte| *byte == b':').next().and_then(|name| std::str::from_utf8(name).ok()).unwrap_or("");
         set(name) || expires.iter().any(|(set, _)| set.eq_ignore_ascii_case(name))
     };
     let mut lines = head.split_inclusive(|byte| *byte == b'\n');
     out.extend_from_slice(lines.next().unwrap_or_default());
-    lines
-        .filter(|line| *line != b"\r\n" && !replaced(line))
-        .for_each(|line| out.extend_from_slice(line));
+    lines.filter(|line| *line != b"\r\n" && !replaced(line)).for_each(|line| out.extend_from_slice(line));
     let changed = changes.headers.iter().map(|(name, value)| (&**name, &**value));
     let mut head = Head { out };
-    for (name, value) in changed
-        .chain(expires.iter().map(|(name, value)| (*name, value.as_slice())))
-        .filter(|(_, value)| !value.is_empty())
+    for (name, value) in changed.chain(expires.iter().map(|(name, value)| (*name, value.as_slice()))).filter(|(_, value)| !value.is_empty())
     {
         head = head.field(name, value);
     }

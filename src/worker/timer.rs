@@ -21,11 +21,7 @@ pub(super) struct Wheel {
 
 impl Wheel {
     pub(super) fn new(now: u64) -> Wheel {
-        Wheel {
-            slots: vec![Vec::new(); SLOTS],
-            last: now / SLOT_MS,
-            waiting: 0,
-        }
+        Wheel { slots: vec![Vec::new(); SLOTS], last: now / SLOT_MS, waiting: 0 }
     }
 
     /// Reminds of `token` at `deadline` or, if that is far away, earlier.
@@ -62,11 +58,8 @@ impl Wheel {
             return None;
         }
         let slots = u64::try_from(SLOTS).unwrap_or(u64::MAX);
-        let next = (self.last + 1..=self.last + slots).find(|slot| {
-            self.slots
-                .get(usize::try_from(*slot).unwrap_or(0) % SLOTS)
-                .is_some_and(|slot| !slot.is_empty())
-        });
+        let next = (self.last + 1..=self.last + slots)
+            .find(|slot| self.slots.get(usize::try_from(*slot).unwrap_or(0) % SLOTS).is_some_and(|slot| !slot.is_empty()));
         next.map(|slot| (slot * SLOT_MS).saturating_sub(now))
     }
 }
@@ -83,11 +76,7 @@ mod tests {
             wheel.remind(7, deadline);
             let mut now = start;
             let mut due = Vec::new();
-            let mut wheel_now = Wheel {
-                slots: wheel.slots.clone(),
-                last: wheel.last,
-                waiting: wheel.waiting,
-            };
+            let mut wheel_now = Wheel { slots: wheel.slots.clone(), last: wheel.last, waiting: wheel.waiting };
             while due.is_empty() {
                 let Some(wait) = wheel_now.next(now) else { panic!("lost") };
                 now += wait;

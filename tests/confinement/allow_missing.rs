@@ -38,45 +38,21 @@ const LACKING: [Lacking; 3] = [
         says: "NO PRIVATE TREE, NO NAMESPACES",
     },
     // Of the parent too: a kernel has it for all or for none.
-    Lacking {
-        layer: "seccomp",
-        call: libc::SYS_seccomp,
-        errno: libc::EINVAL,
-        whom: "",
-        since: "since Linux 3.17",
-        says: "NO SECCOMP",
-    },
+    Lacking { layer: "seccomp", call: libc::SYS_seccomp, errno: libc::EINVAL, whom: "", since: "since Linux 3.17", says: "NO SECCOMP" },
 ];
 
 impl Lacking {
     fn tampering(&self) -> Tampering {
-        Tampering {
-            whom: self.whom,
-            call: self.call,
-            which: |_| true,
-            nth: 0,
-            result: -i64::from(self.errno),
-        }
+        Tampering { whom: self.whom, call: self.call, which: |_| true, nth: 0, result: -i64::from(self.errno) }
     }
 }
 
 fn command(root: &Root, jail: &str) -> (tempfile::TempDir, Vec<String>) {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("anchorite.toml");
-    let text = Configuration::of(&root.path())
-        .server_also("workers = 1")
-        .jail(jail)
-        .text(home.path());
+    let text = Configuration::of(&root.path()).server_also("workers = 1").jail(jail).text(home.path());
     fs::write(&path, text).unwrap();
-    let words = [
-        "unshare",
-        "-m",
-        "--propagation",
-        "private",
-        env!("CARGO_BIN_EXE_anchorite"),
-        "run",
-        "-c",
-    ];
+    let words = ["unshare", "-m", "--propagation", "private", env!("CARGO_BIN_EXE_anchorite"), "run", "-c"];
     let mut command: Vec<String> = words.map(str::to_owned).to_vec();
     command.push(path.to_str().unwrap().to_owned());
     (home, command)
@@ -88,11 +64,7 @@ fn a_missing_layer_is_refused_and_named() {
     let root = Root::with_index();
     for lacking in LACKING {
         // Naming the other layers does not help.
-        let others: Vec<&str> = LACKING
-            .iter()
-            .map(|other| other.layer)
-            .filter(|layer| *layer != lacking.layer)
-            .collect();
+        let others: Vec<&str> = LACKING.iter().map(|other| other.layer).filter(|layer| *layer != lacking.layer).collect();
         for jail in [String::new(), format!("allow_missing = {others:?}")] {
             let (_home, command) = command(&root, &jail);
             let tampered = run(&command, &lacking.tampering());
@@ -118,10 +90,7 @@ fn a_missing_layer_that_may_be_missing_is_told() {
 
             let title = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap();
             assert!(title.contains(&format!(" WITHOUT {layer}")), "{title}");
-            let audit = Command::new(env!("CARGO_BIN_EXE_anchorite"))
-                .args(["audit", "--json"])
-                .output()
-                .unwrap();
+            let audit = Command::new(env!("CARGO_BIN_EXE_anchorite")).args(["audit", "--json"]).output().unwrap();
             assert_eq!(audit.status.code(), Some(1), "{audit:?}");
             let audit: serde_json::Value = serde_json::from_slice(&audit.stdout).unwrap();
             let rows = audit["processes"].as_array().unwrap().iter().filter(|row| row["service"] == pid);
@@ -129,9 +98,7 @@ fn a_missing_layer_that_may_be_missing_is_told() {
             assert_eq!(rows.len(), 2, "{audit}");
             for row in rows {
                 let faults = row["faults"].as_array().unwrap();
-                let told = faults
-                    .iter()
-                    .any(|fault| fault.as_str().unwrap().contains(&format!("the layer \"{layer}\" is missing")));
+                let told = faults.iter().any(|fault| fault.as_str().unwrap().contains(&format!("the layer \"{layer}\" is missing")));
                 assert!(told, "{row}");
             }
         });
@@ -163,29 +130,12 @@ fn without_user_namespaces(jail: &str) -> Tampered {
     let program = home.path().join("anchorite");
     fs::copy(env!("CARGO_BIN_EXE_anchorite"), &program).unwrap();
     fs::set_permissions(&program, Permissions::from_mode(0o755)).unwrap();
-    let configuration = Configuration::of(&root.path())
-        .server("listen = [\"127.0.0.1:0\"]\nworkers = 1")
-        .jail(jail);
+    let configuration = Configuration::of(&root.path()).server("listen = [\"127.0.0.1:0\"]\nworkers = 1").jail(jail);
     let path = home.path().join("anchorite.toml");
     fs::write(&path, configuration.text(home.path())).unwrap();
     let [program, path] = [&program, &path].map(|path| path.to_str().unwrap());
-    let words = [
-        "setpriv",
-        "--reuid=4242",
-        "--regid=4242",
-        "--clear-groups",
-        program,
-        "run",
-        "-c",
-        path,
-    ];
-    let refused = Tampering {
-        whom: "",
-        call: libc::SYS_unshare,
-        which: |_| true,
-        nth: 0,
-        result: -i64::from(libc::EPERM),
-    };
+    let words = ["setpriv", "--reuid=4242", "--regid=4242", "--clear-groups", program, "run", "-c", path];
+    let refused = Tampering { whom: "", call: libc::SYS_unshare, which: |_| true, nth: 0, result: -i64::from(libc::EPERM) };
     let tampered = run_and(&words.map(str::to_owned), &refused, |_, stderr| {
         let mut client = Client::connect(address(stderr));
         client.send(request("GET", "/", &["Connection: close"]));

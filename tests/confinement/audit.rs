@@ -17,11 +17,7 @@ fn rows(server: &Server) -> Vec<Value> {
     let output = audit(&["--json"]);
     let report: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"));
     let rows = report["processes"].as_array().unwrap();
-    assert_eq!(
-        report["confined"],
-        rows.iter().all(|row| row["faults"].as_array().unwrap().is_empty()),
-        "{report}"
-    );
+    assert_eq!(report["confined"], rows.iter().all(|row| row["faults"].as_array().unwrap().is_empty()), "{report}");
     rows.iter().filter(|row| row["service"] == server.parent()).cloned().collect()
 }
 
@@ -31,11 +27,7 @@ fn names_every_process_and_finds_no_fault() {
     let root = Root::with_index();
     for chroot in [false, true] {
         for user in [false, true] {
-            let jail = if chroot {
-                format!("mode = \"chroot\"\nroot = {:?}", root.base())
-            } else {
-                String::new()
-            };
+            let jail = if chroot { format!("mode = \"chroot\"\nroot = {:?}", root.base()) } else { String::new() };
             let mut configuration = Configuration::of(&root.path()).jail(&jail);
             let mut launch = Launch::new();
             if user {
@@ -74,12 +66,7 @@ fn agrees(row: &Value) {
     assert_eq!(row["seccomp_filters"].to_string(), status_field(pid, "Seccomp_filters"));
     if row["role"] != "parent" {
         assert_eq!(row["root"], "jail");
-        let mut namespaces: Vec<&str> = row["own_namespaces"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(|name| name.as_str().unwrap())
-            .collect();
+        let mut namespaces: Vec<&str> = row["own_namespaces"].as_array().unwrap().iter().map(|name| name.as_str().unwrap()).collect();
         namespaces.sort_unstable();
         assert_eq!(namespaces, ["cgroup", "ipc", "mount", "network", "uts"]);
     }
@@ -94,35 +81,13 @@ fn alone(lines: &str) -> (Option<i32>, String) {
         log=$(mktemp) && trap 'rm -f \"$log\"; kill $(jobs -p) 2> /dev/null; wait' EXIT
         {lines}"
     );
-    let words = [
-        "-m",
-        "-p",
-        "-f",
-        "--kill-child",
-        "--mount-proc",
-        "--propagation",
-        "private",
-        "bash",
-        "-c",
-        &script,
-        "bash",
-    ];
+    let words = ["-m", "-p", "-f", "--kill-child", "--mount-proc", "--propagation", "private", "bash", "-c", &script, "bash"];
     let output = Command::new("unshare")
         .args(words)
-        .args([
-            env!("CARGO_BIN_EXE_anchorite"),
-            "serve",
-            root.path().to_str().unwrap(),
-            "--listen",
-            "127.0.0.1:0",
-        ])
+        .args([env!("CARGO_BIN_EXE_anchorite"), "serve", root.path().to_str().unwrap(), "--listen", "127.0.0.1:0"])
         .output()
         .unwrap();
-    let text = format!(
-        "{}{}",
-        String::from_utf8_lossy(&output.stdout),
-        String::from_utf8_lossy(&output.stderr)
-    );
+    let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     (output.status.code(), text)
 }
 
@@ -154,10 +119,7 @@ fn exits_1_when_what_calls_itself_a_service_is_not_confined() {
 #[test]
 fn exits_1_when_a_child_of_the_parent_is_not_confined() {
     needs_root!();
-    for (title, fault) in [
-        ("anchorite: worker 7", "user ids are"),
-        ("something else", "no role has this title"),
-    ] {
+    for (title, fault) in [("anchorite: worker 7", "user ids are"), ("something else", "no role has this title")] {
         let lines =
             format!("(exec -a 'anchorite: parent 127.0.0.1:1' bash -c \"(exec -a '{title}' sleep 60) & wait\") & sleep 0.3; \"$1\" audit");
         let (code, text) = alone(&lines);

@@ -41,11 +41,7 @@ pub(crate) struct Attempt {
 }
 
 pub(crate) fn attempt(name: impl Into<String>, right: Right, make: impl Fn(&mut Hijacked) -> Outcome + 'static) -> Attempt {
-    Attempt {
-        name: name.into(),
-        make: Box::new(make),
-        right,
-    }
+    Attempt { name: name.into(), make: Box::new(make), right }
 }
 
 /// A call with these arguments, which must cost its worker.
@@ -86,11 +82,9 @@ impl Target {
             drop(worker);
             match attempt.right {
                 Right::Dies => assert!(outcome.is_refused(), "{}: {outcome:?}", attempt.name),
-                Right::Fails(errnos) => assert!(
-                    errnos.iter().any(|errno| outcome == Outcome::Returned(-i64::from(*errno))),
-                    "{}: {outcome:?}",
-                    attempt.name
-                ),
+                Right::Fails(errnos) => {
+                    assert!(errnos.iter().any(|errno| outcome == Outcome::Returned(-i64::from(*errno))), "{}: {outcome:?}", attempt.name)
+                }
             }
             if outcome.is_refused() {
                 killed.insert(*pid);

@@ -157,10 +157,7 @@ fn a_log_that_sends_the_parent_what_it_may_not_is_ended_and_replaced() {
         let replaced = wait_until(PATIENCE, || target.server.log_process().is_some_and(|now| now != log));
         assert!(replaced.is_some(), "{packet:?}: {}", target.errors());
         // Waits until it was handed its files: only then does it wait for more.
-        let before = std::fs::read_to_string(target.server.home().join("access.log"))
-            .unwrap()
-            .lines()
-            .count();
+        let before = std::fs::read_to_string(target.server.home().join("access.log")).unwrap().lines().count();
         target.server.get("/").must_be(&[200]);
         let lines = target.server.wait_for_lines("access.log", before + 1);
         assert!(lines.len() > before, "{packet:?}: no line reaches the new log");
@@ -195,9 +192,7 @@ fn m05_a_worker_that_does_not_read_stops_nobody() {
     let replaced = wait_until(PATIENCE, || target.server.log_process().is_some_and(|now| now != log));
     assert!(replaced.is_some());
     signal(target.workers[1], Signal::SIGKILL);
-    let replaced = wait_until(PATIENCE, || {
-        target.server.workers().len() == 2 && !target.server.workers().contains(&target.workers[1])
-    });
+    let replaced = wait_until(PATIENCE, || target.server.workers().len() == 2 && !target.server.workers().contains(&target.workers[1]));
     assert!(replaced.is_some());
     signal(target.workers[0], Signal::SIGCONT);
     target.server.get("/").must_be(&[200]);

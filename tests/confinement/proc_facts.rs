@@ -22,22 +22,10 @@ struct Way {
 }
 
 const WAYS: [Way; 4] = [
-    Way {
-        as_root: true,
-        chroot: false,
-    },
-    Way {
-        as_root: true,
-        chroot: true,
-    },
-    Way {
-        as_root: false,
-        chroot: false,
-    },
-    Way {
-        as_root: false,
-        chroot: true,
-    },
+    Way { as_root: true, chroot: false },
+    Way { as_root: true, chroot: true },
+    Way { as_root: false, chroot: false },
+    Way { as_root: false, chroot: true },
 ];
 
 /// A service, and each of its processes with its role.
@@ -53,10 +41,8 @@ impl Service {
         let root = Root::with_index();
         root.file("dir/a.txt", "a");
         // With a descriptor that it did not ask for, as a careless supervisor leaves one open.
-        let mut launch = Launch::new()
-            .shell("exec 9< /etc && exec \"$@\"")
-            .environment("TZ", "Europe/Berlin")
-            .environment("ANCHORITE_SECRET", "s3cret");
+        let mut launch =
+            Launch::new().shell("exec 9< /etc && exec \"$@\"").environment("TZ", "Europe/Berlin").environment("ANCHORITE_SECRET", "s3cret");
         let mut configuration = Configuration::of(&root.path());
         if !way.as_root {
             launch = launch.user(USER);
@@ -69,18 +55,9 @@ impl Service {
         crate::wait_for_listeners(&server);
         // What proved the sandbox may not have ended quite yet.
         wait_until(PATIENCE, || server.processes().len() == 3);
-        let confined: Vec<(Role, Process)> = server
-            .processes()
-            .into_iter()
-            .map(|process| (role(&process.title), process))
-            .collect();
+        let confined: Vec<(Role, Process)> = server.processes().into_iter().map(|process| (role(&process.title), process)).collect();
         assert_eq!(confined.len(), 3, "{confined:?}");
-        Service {
-            way,
-            root,
-            server,
-            confined,
-        }
+        Service { way, root, server, confined }
     }
 
     /// Whom its confined processes run as.
@@ -113,13 +90,7 @@ fn each_confined(check: impl Fn(&Service, Role, i32)) {
 #[test]
 fn ids_and_groups_are_those_of_the_service() {
     each_confined(|service, _, pid| {
-        let four = [
-            service.uid().to_string(),
-            service.uid().to_string(),
-            service.uid().to_string(),
-            service.uid().to_string(),
-        ]
-        .join("\t");
+        let four = [service.uid().to_string(), service.uid().to_string(), service.uid().to_string(), service.uid().to_string()].join("\t");
         assert_eq!(status_field(pid, "Uid"), four);
         assert_eq!(status_field(pid, "Gid"), four);
         assert_eq!(status_field(pid, "Groups"), "");
@@ -152,16 +123,11 @@ fn namespaces_are_those_of_the_policy() {
         let own = |pid: i32| -> BTreeMap<String, PathBuf> {
             let links = fs::read_dir(format!("/proc/{pid}/ns")).unwrap().flatten();
             let links = links.filter(|link| !link.file_name().to_str().unwrap().ends_with("_for_children"));
-            links
-                .map(|link| (link.file_name().into_string().unwrap(), fs::read_link(link.path()).unwrap()))
-                .collect()
+            links.map(|link| (link.file_name().into_string().unwrap(), fs::read_link(link.path()).unwrap())).collect()
         };
         let parents = own(service.server.parent());
-        let differing: BTreeSet<String> = own(pid)
-            .into_iter()
-            .filter(|(name, link)| parents[name] != *link)
-            .map(|(name, _)| name)
-            .collect();
+        let differing: BTreeSet<String> =
+            own(pid).into_iter().filter(|(name, link)| parents[name] != *link).map(|(name, _)| name).collect();
         let grants = Policy::of(role).namespaces.iter().map(|grant| match grant.name {
             "mount" => "mnt",
             "network" => "net",
@@ -180,10 +146,7 @@ fn no_network_interface_is_up() {
         let routes = fs::read_to_string(format!("/proc/{pid}/net/route")).unwrap();
         assert!(routes.lines().count() <= 1, "more than its head: {routes}");
         let interfaces = fs::read_to_string(format!("/proc/{pid}/net/dev")).unwrap();
-        assert!(
-            interfaces.lines().skip(2).all(|line| line.trim_start().starts_with("lo:")),
-            "{interfaces}"
-        );
+        assert!(interfaces.lines().skip(2).all(|line| line.trim_start().starts_with("lo:")), "{interfaces}");
     });
 }
 
@@ -207,11 +170,7 @@ fn root_is_the_jail_and_holds_exactly_what_is_served() {
         assert_eq!(found, expected);
         let is = |path: &Path| fs::metadata(path).map(|metadata| (metadata.dev(), metadata.ino())).unwrap();
         assert_ne!(is(&inside), is(Path::new("/")));
-        assert_eq!(
-            is(&PathBuf::from(format!("/proc/{pid}/cwd/"))),
-            is(&inside),
-            "the working directory is the root"
-        );
+        assert_eq!(is(&PathBuf::from(format!("/proc/{pid}/cwd/"))), is(&inside), "the working directory is the root");
     });
 }
 
@@ -257,10 +216,7 @@ fn all_mounts_are_restricted(pid: i32) -> usize {
     for mount in mounts.lines() {
         let fields: Vec<&str> = mount.split(' ').collect();
         let flags: BTreeSet<&str> = fields[5].split(',').collect();
-        assert!(
-            ["ro", "nosuid", "nodev", "noexec"].iter().all(|flag| flags.contains(flag)),
-            "{mount}"
-        );
+        assert!(["ro", "nosuid", "nodev", "noexec"].iter().all(|flag| flags.contains(flag)), "{mount}");
         assert!(!mount.contains(" shared:"), "{mount}");
     }
     mounts.lines().count()
@@ -291,21 +247,13 @@ fn environment_holds_nothing_but_the_time_zone() {
     each_confined(|service, _, pid| {
         for pid in [pid, service.server.parent()] {
             let environment = fs::read(format!("/proc/{pid}/environ")).unwrap();
-            let left: Vec<&[u8]> = environment
-                .split(|byte| *byte == 0)
-                .filter(|variable| !variable.is_empty())
-                .collect();
+            let left: Vec<&[u8]> = environment.split(|byte| *byte == 0).filter(|variable| !variable.is_empty()).collect();
             assert!(
-                left.iter()
-                    .all(|variable| variable.starts_with(b"TZ=") || pid == service.server.parent()),
+                left.iter().all(|variable| variable.starts_with(b"TZ=") || pid == service.server.parent()),
                 "{}",
                 environment.escape_ascii()
             );
-            assert!(
-                !environment.windows(6).any(|bytes| bytes == b"s3cret"),
-                "{}",
-                environment.escape_ascii()
-            );
+            assert!(!environment.windows(6).any(|bytes| bytes == b"s3cret"), "{}", environment.escape_ascii());
         }
     });
 }
@@ -348,10 +296,7 @@ fn descriptors_of_the_parent_are_of_the_kinds_of_the_policy() {
                 _ if text.ends_with("/anchorite") => "executable",
                 _ => panic!("{way:?}: descriptor {number} is open on {text}"),
             };
-            assert!(
-                Policy::of(Role::Parent).descriptors.iter().any(|grant| grant.name == kind),
-                "{kind}"
-            );
+            assert!(Policy::of(Role::Parent).descriptors.iter().any(|grant| grant.name == kind), "{kind}");
         }
     }
 }
@@ -381,12 +326,7 @@ fn descriptors_are_opened_for_no_more_than_their_use() {
         let parents: BTreeSet<PathBuf> = descriptors(service.server.parent()).into_values().collect();
         for (number, target) in descriptors(pid) {
             let flags = fs::read_to_string(format!("/proc/{pid}/fdinfo/{number}")).unwrap();
-            let flags = flags
-                .lines()
-                .find_map(|line| line.strip_prefix("flags:"))
-                .unwrap()
-                .trim()
-                .to_owned();
+            let flags = flags.lines().find_map(|line| line.strip_prefix("flags:")).unwrap().trim().to_owned();
             let flags = i32::from_str_radix(&flags, 8).unwrap();
             match kind(number, &target, &parents, service) {
                 Some("log") => {
@@ -409,10 +349,7 @@ fn no_memory_is_executable_but_the_program_and_its_libraries() {
             let (permissions, path) = (words[1], words.get(5).copied().unwrap_or(""));
             let is_code = permissions.contains('x');
             assert!(!(is_code && permissions.contains('w')), "{line}");
-            assert!(
-                !is_code || path.starts_with('/') || ["[vdso]", "[vsyscall]"].contains(&path),
-                "{line}"
-            );
+            assert!(!is_code || path.starts_with('/') || ["[vdso]", "[vsyscall]"].contains(&path), "{line}");
         }
     });
 }
@@ -421,17 +358,11 @@ fn no_memory_is_executable_but_the_program_and_its_libraries() {
 fn each_has_one_thread_a_session_of_its_own_and_its_title() {
     each_confined(|service, role, pid| {
         assert_eq!(status_field(pid, "Threads"), "1");
-        assert_eq!(
-            status_field(pid, "Name"),
-            format!("anchorite-{}", role.name()).chars().take(15).collect::<String>()
-        );
+        assert_eq!(status_field(pid, "Name"), format!("anchorite-{}", role.name()).chars().take(15).collect::<String>());
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
         let session = stat.rsplit_once(") ").unwrap().1.split(' ').nth(3).unwrap().to_owned();
         assert_eq!(session, pid.to_string());
-        assert_eq!(
-            fs::read_link(format!("/proc/{pid}/exe")).unwrap().file_name(),
-            Some("anchorite".as_ref())
-        );
+        assert_eq!(fs::read_link(format!("/proc/{pid}/exe")).unwrap().file_name(), Some("anchorite".as_ref()));
         let parent = fs::read(format!("/proc/{}/cmdline", service.server.parent())).unwrap();
         let title = format!("anchorite: parent {}", service.server.address());
         assert!(parent.starts_with(title.as_bytes()), "{}", parent.escape_ascii());
@@ -460,9 +391,7 @@ fn parent_has_the_capabilities_and_the_filter_of_its_policy() {
         }
         assert_eq!(status_field(pid, "NoNewPrivs"), if way.as_root { "0" } else { "1" });
         assert_eq!(status_field(pid, "Seccomp"), "2");
-        let own: u32 = status_field(i32::try_from(std::process::id()).unwrap(), "Seccomp_filters")
-            .parse()
-            .unwrap();
+        let own: u32 = status_field(i32::try_from(std::process::id()).unwrap(), "Seccomp_filters").parse().unwrap();
         assert_eq!(status_field(pid, "Seccomp_filters"), (own + 1).to_string());
         assert_eq!(status_field(pid, "Threads"), "1");
     }
@@ -502,7 +431,5 @@ fn tree(directory: &Path) -> BTreeSet<PathBuf> {
 
 fn descriptors(pid: i32) -> BTreeMap<i32, PathBuf> {
     let entries = fs::read_dir(format!("/proc/{pid}/fd")).unwrap().flatten();
-    entries
-        .filter_map(|entry| Some((entry.file_name().to_str()?.parse().ok()?, fs::read_link(entry.path()).ok()?)))
-        .collect()
+    entries.filter_map(|entry| Some((entry.file_name().to_str()?.parse().ok()?, fs::read_link(entry.path()).ok()?))).collect()
 }

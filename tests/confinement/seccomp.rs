@@ -60,10 +60,7 @@ fn log_every_number_that_is_in_no_rule_dies() {
 fn x32_forms_die_whatever_their_number() {
     for role in CONFINED {
         for number in (0..=LAST).chain(512..548) {
-            assert!(
-                attempt(&filters(role), Entry::Native, number | X32, ZEROS).is_refused(),
-                "{role:?}: {number} in its x32 form"
-            );
+            assert!(attempt(&filters(role), Entry::Native, number | X32, ZEROS).is_refused(), "{role:?}: {number} in its x32 form");
         }
     }
 }
@@ -75,10 +72,7 @@ fn int_80_dies_whatever_its_number() {
         for role in Role::ALL {
             let outcome = attempt(&filters(role), Entry::Int80, number, ZEROS);
             // A kernel without the 32-bit table raises SIGSEGV at the instruction.
-            assert!(
-                outcome.is_refused() || outcome == Outcome::Killed(libc::SIGSEGV),
-                "{role:?}: int 0x80 with {number}: {outcome:?}"
-            );
+            assert!(outcome.is_refused() || outcome == Outcome::Killed(libc::SIGSEGV), "{role:?}: int 0x80 with {number}: {outcome:?}");
         }
     }
 }
@@ -191,10 +185,7 @@ fn expect(role: Role, number: i64, arguments: [u64; 6], right: Verdict) {
         // The kernel itself answers ENOSYS to some arguments, as futex does to an operation that it does not know.
         Verdict::Passes => !outcome.is_refused() && (outcome != ENOSYS || attempt(&[], Entry::Native, number, arguments) == ENOSYS),
     };
-    assert!(
-        is_right,
-        "{role:?}: call {number} with {arguments:x?}: {outcome:?}, expected: {right:?}"
-    );
+    assert!(is_right, "{role:?}: call {number} with {arguments:x?}: {outcome:?}, expected: {right:?}");
 }
 
 /// uretprobe and uprobe, which Linux lets past every filter since 6.13: they are entered only from the trampoline that a
@@ -209,17 +200,10 @@ fn verdict(role: Role, number: i64, arguments: [u64; 6]) -> Verdict {
     let policy = Policy::of(role);
     let find = |calls: &'static [Call]| calls.iter().find(|call| self::number(call.name) == number);
     if let Some(call) = find(policy.allow) {
-        let holds = call
-            .arguments
-            .iter()
-            .all(|argument| arguments[usize::from(argument.index)] & argument.mask == argument.value);
+        let holds = call.arguments.iter().all(|argument| arguments[usize::from(argument.index)] & argument.mask == argument.value);
         return if holds { Verdict::Passes } else { Verdict::Dies };
     }
-    if find(policy.enosys).is_some() {
-        Verdict::Enosys
-    } else {
-        Verdict::Dies
-    }
+    if find(policy.enosys).is_some() { Verdict::Enosys } else { Verdict::Dies }
 }
 
 /// Arguments that a rule lets pass, everything else 0.
@@ -234,10 +218,7 @@ fn right_arguments(call: &Call) -> [u64; 6] {
 /// The filters in the order in which the program installs them.
 fn filters(role: Role) -> Vec<&'static [Instruction]> {
     let policy = Policy::of(role);
-    [policy.answered, policy.list]
-        .into_iter()
-        .filter(|filter| !filter.is_empty())
-        .collect()
+    [policy.answered, policy.list].into_iter().filter(|filter| !filter.is_empty()).collect()
 }
 
 /// The number of a system call by its name, from the C library's headers: not from the compiler of the filters.

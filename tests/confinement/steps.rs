@@ -33,14 +33,7 @@ struct Step {
 }
 
 const fn step(name: &'static str, call: i64, step: &'static str, lost: Option<&'static str>) -> Step {
-    Step {
-        name,
-        call,
-        which: |_| true,
-        nth: 0,
-        step,
-        lost,
-    }
+    Step { name, call, which: |_| true, nth: 0, step, lost }
 }
 
 impl Step {
@@ -55,13 +48,7 @@ impl Step {
     }
 
     fn tampering(&self, whom: &'static str, result: i64) -> Tampering {
-        Tampering {
-            whom,
-            call: self.call,
-            which: self.which,
-            nth: self.nth,
-            result,
-        }
+        Tampering { whom, call: self.call, which: self.which, nth: self.nth, result }
     }
 }
 
@@ -109,96 +96,34 @@ const PR_SET_MDWE: i32 = 65;
 const BEFORE_THE_JAIL: &[Step] = &[
     // The parent has closed what its caller left open, so there is nothing to lose here; see `parent` for it.
     step("close_range", libc::SYS_close_range, "1 descriptors", None),
-    step(
-        "setrlimit",
-        libc::SYS_prlimit64,
-        "2 limits",
-        Some("step 2 limits: CORE is not as set"),
-    )
-    .which(sets),
-    step(
-        "setrlimit, the second",
-        libc::SYS_prlimit64,
-        "2 limits",
-        Some("step 2 limits: FSIZE is not as set"),
-    )
-    .which(sets)
-    .nth(2),
+    step("setrlimit", libc::SYS_prlimit64, "2 limits", Some("step 2 limits: CORE is not as set")).which(sets),
+    step("setrlimit, the second", libc::SYS_prlimit64, "2 limits", Some("step 2 limits: FSIZE is not as set")).which(sets).nth(2),
     step("unshare", libc::SYS_unshare, "3 namespaces", Some("is still the host's")),
 ];
 
 const JAIL: &[Step] = &[
-    step(
-        "make / private",
-        libc::SYS_mount,
-        "4 jail: make / private",
-        Some("step 4 jail: / is still shared"),
-    )
-    .which(is_private),
+    step("make / private", libc::SYS_mount, "4 jail: make / private", Some("step 4 jail: / is still shared")).which(is_private),
     step("mount the tree", libc::SYS_mount, "4 jail: mount the tree", Some("step 4 jail")).which(is_tmpfs),
     step("bind", libc::SYS_mount, "4 jail: show ", Some("step 4 jail")).which(is_bind),
-    step(
-        "mount_setattr of what is shown",
-        libc::SYS_mount_setattr,
-        "4 jail: mount_setattr",
-        Some("step 4 jail: the tree is mounted with"),
-    )
-    .nth(1),
-    step(
-        "mount_setattr of the tree",
-        libc::SYS_mount_setattr,
-        "4 jail: mount_setattr",
-        Some("step 4 jail: the tree is mounted with"),
-    )
-    .nth(2),
+    step("mount_setattr of what is shown", libc::SYS_mount_setattr, "4 jail: mount_setattr", Some("step 4 jail: the tree is mounted with"))
+        .nth(1),
+    step("mount_setattr of the tree", libc::SYS_mount_setattr, "4 jail: mount_setattr", Some("step 4 jail: the tree is mounted with"))
+        .nth(2),
     step("enter the tree", libc::SYS_chdir, "4 jail: enter the tree", Some("step 4 jail")).nth(1),
     step("pivot_root", libc::SYS_pivot_root, "4 jail: pivot_root", Some("step 4 jail")),
-    step(
-        "detach the old root",
-        libc::SYS_umount2,
-        "4 jail: detach the old root",
-        Some("step 4 jail: the old root is still there"),
-    ),
+    step("detach the old root", libc::SYS_umount2, "4 jail: detach the old root", Some("step 4 jail: the old root is still there")),
     // The chdir behind the chroot does the same again.
     step("chdir behind pivot_root", libc::SYS_chdir, "4 jail: chdir", None).nth(2),
-    step(
-        "chroot",
-        libc::SYS_chroot,
-        "4 jail: chroot",
-        Some("step 4 jail: the root directory is not the jail"),
-    ),
-    step(
-        "chdir behind chroot",
-        libc::SYS_chdir,
-        "4 jail: chdir",
-        Some("step 4 jail: the root directory is not the jail"),
-    )
-    .nth(3),
+    step("chroot", libc::SYS_chroot, "4 jail: chroot", Some("step 4 jail: the root directory is not the jail")),
+    step("chdir behind chroot", libc::SYS_chdir, "4 jail: chdir", Some("step 4 jail: the root directory is not the jail")).nth(3),
 ];
 
 const PRIVILEGES: &[Step] = &[
-    step(
-        "securebits",
-        libc::SYS_prctl,
-        "5 bounding set",
-        Some("the securebits are not as set"),
-    )
-    .which(option!(libc::PR_SET_SECUREBITS)),
-    step(
-        "bounding set",
-        libc::SYS_prctl,
-        "5 bounding set",
-        Some("is left in the bounding set"),
-    )
-    .which(option!(libc::PR_CAPBSET_DROP)),
-    step(
-        "one of the bounding set",
-        libc::SYS_prctl,
-        "5 bounding set",
-        Some("capability 21 is left in the bounding set"),
-    )
-    .which(option!(libc::PR_CAPBSET_DROP))
-    .nth(22),
+    step("securebits", libc::SYS_prctl, "5 bounding set", Some("the securebits are not as set")).which(option!(libc::PR_SET_SECUREBITS)),
+    step("bounding set", libc::SYS_prctl, "5 bounding set", Some("is left in the bounding set")).which(option!(libc::PR_CAPBSET_DROP)),
+    step("one of the bounding set", libc::SYS_prctl, "5 bounding set", Some("capability 21 is left in the bounding set"))
+        .which(option!(libc::PR_CAPBSET_DROP))
+        .nth(22),
     step("setgroups", libc::SYS_setgroups, "6 ids", Some("supplementary groups are left")).which(gives_up_all),
     step("setresgid", libc::SYS_setresgid, "6 ids", Some("group ids are")),
     step("setresuid", libc::SYS_setresuid, "6 ids", Some("user ids are")).which(gives_up),
@@ -210,76 +135,28 @@ const FLAGS: &[Step] = &[
     step("mdwe", libc::SYS_prctl, "8 process flags", Some("mdwe is not as set")).which(option!(PR_SET_MDWE)),
     step("pdeathsig", libc::SYS_prctl, "8 process flags", Some("pdeathsig is not as set")).which(option!(libc::PR_SET_PDEATHSIG)),
     // The handlers of the standard library: a fault under them would never end.
-    step(
-        "fault handlers",
-        libc::SYS_rt_sigaction,
-        "8 process flags",
-        Some("still has a handler"),
-    )
-    .which(|arguments| arguments[0] == libc::SIGSEGV as u64 && arguments[2] != 0),
-    step(
-        "no_new_privs",
-        libc::SYS_prctl,
-        "9 no_new_privs",
-        Some("no_new_privs is not as set"),
-    )
-    .which(option!(libc::PR_SET_NO_NEW_PRIVS)),
+    step("fault handlers", libc::SYS_rt_sigaction, "8 process flags", Some("still has a handler"))
+        .which(|arguments| arguments[0] == libc::SIGSEGV as u64 && arguments[2] != 0),
+    step("no_new_privs", libc::SYS_prctl, "9 no_new_privs", Some("no_new_privs is not as set")).which(option!(libc::PR_SET_NO_NEW_PRIVS)),
 ];
 
 const FILTERS: &[Step] = &[
-    step(
-        "landlock rules",
-        libc::SYS_landlock_create_ruleset,
-        "11 landlock",
-        Some("step 11 landlock"),
-    )
-    .which(makes_rules),
+    step("landlock rules", libc::SYS_landlock_create_ruleset, "11 landlock", Some("step 11 landlock")).which(makes_rules),
     // Without its rule a path is refused, not granted.
     step("landlock rule", libc::SYS_landlock_add_rule, "11 landlock", None),
-    step(
-        "landlock",
-        libc::SYS_landlock_restrict_self,
-        "11 landlock",
-        Some("step 11 landlock: what it refuses is answered with"),
-    ),
-    step(
-        "seccomp, what is answered",
-        libc::SYS_seccomp,
-        "12 seccomp",
-        Some("step 12 seccomp: prctl is answered with"),
-    )
-    .nth(1),
-    step(
-        "seccomp, the list",
-        libc::SYS_seccomp,
-        "12 seccomp",
-        Some("is not confined: Seccomp is 2 with 2 filters, not 2 with 3"),
-    )
-    .nth(2),
+    step("landlock", libc::SYS_landlock_restrict_self, "11 landlock", Some("step 11 landlock: what it refuses is answered with")),
+    step("seccomp, what is answered", libc::SYS_seccomp, "12 seccomp", Some("step 12 seccomp: prctl is answered with")).nth(1),
+    step("seccomp, the list", libc::SYS_seccomp, "12 seccomp", Some("is not confined: Seccomp is 2 with 2 filters, not 2 with 3")).nth(2),
 ];
 
 /// An ordinary user's role keeps its user id, and with it every capability of its namespace, until they are dropped.
 const OF_AN_ORDINARY_USER: &[Step] = &[
-    step(
-        "inheritable set",
-        libc::SYS_capset,
-        "7 capabilities",
-        Some("the Inheritable set is not empty"),
-    )
-    .nth(1),
+    step("inheritable set", libc::SYS_capset, "7 capabilities", Some("the Inheritable set is not empty")).nth(1),
     // Emptying the permitted set empties it too.
     step("effective set", libc::SYS_capset, "7 capabilities", None).nth(2),
-    step(
-        "permitted set",
-        libc::SYS_capset,
-        "7 capabilities",
-        Some("the Permitted set is not empty"),
-    )
-    .nth(3),
+    step("permitted set", libc::SYS_capset, "7 capabilities", Some("the Permitted set is not empty")).nth(3),
     // Emptying the inheritable set empties it too.
-    step("ambient set", libc::SYS_prctl, "7 capabilities", None)
-        .which(option!(libc::PR_CAP_AMBIENT))
-        .nth(1),
+    step("ambient set", libc::SYS_prctl, "7 capabilities", None).which(option!(libc::PR_CAP_AMBIENT)).nth(1),
     step("dumpable", libc::SYS_prctl, "8 process flags", Some("dumpable is not as set")).which(option!(libc::PR_SET_DUMPABLE)),
 ];
 
@@ -297,10 +174,7 @@ fn configuration(root: &Root, jail: &str) -> (tempfile::TempDir, String) {
     let home = tempfile::tempdir().unwrap();
     fs::set_permissions(home.path(), Permissions::from_mode(0o777)).unwrap();
     let path = home.path().join("anchorite.toml");
-    let text = Configuration::of(&root.path())
-        .server_also("workers = 1")
-        .jail(jail)
-        .text(home.path());
+    let text = Configuration::of(&root.path()).server_also("workers = 1").jail(jail).text(home.path());
     fs::write(&path, text).unwrap();
     (home, path.to_str().unwrap().to_owned())
 }
@@ -342,13 +216,7 @@ fn without_tampering_it_starts() {
     needs_root!();
     let root = Root::with_index();
     let (_home, command) = command(&root, "");
-    let nothing = Tampering {
-        whom: "nobody",
-        call: libc::SYS_seccomp,
-        which: |_| true,
-        nth: 0,
-        result: 0,
-    };
+    let nothing = Tampering { whom: "nobody", call: libc::SYS_seccomp, which: |_| true, nth: 0, result: 0 };
     let tampered = run(&command, &nothing);
     assert!(tampered.was_ready && tampered.code == Some(0), "{tampered:?}");
 }
@@ -430,24 +298,9 @@ fn chroot_mode() {
     needs_root!();
     const STEPS: &[Step] = &[
         step("bind", libc::SYS_mount, "4 jail: show ", Some("step 4 jail")).which(is_bind),
-        step(
-            "mount_setattr",
-            libc::SYS_mount_setattr,
-            "4 jail: mount_setattr",
-            Some("step 4 jail: the tree is mounted with"),
-        ),
-        step(
-            "chroot",
-            libc::SYS_chroot,
-            "4 jail: chroot",
-            Some("step 4 jail: the root directory is not the jail"),
-        ),
-        step(
-            "chdir",
-            libc::SYS_chdir,
-            "4 jail: chdir",
-            Some("step 4 jail: the root directory is not the jail"),
-        ),
+        step("mount_setattr", libc::SYS_mount_setattr, "4 jail: mount_setattr", Some("step 4 jail: the tree is mounted with")),
+        step("chroot", libc::SYS_chroot, "4 jail: chroot", Some("step 4 jail: the root directory is not the jail")),
+        step("chdir", libc::SYS_chdir, "4 jail: chdir", Some("step 4 jail: the root directory is not the jail")),
     ];
     let root = Root::with_index();
     let jail = format!("mode = \"chroot\"\nroot = {:?}", root.base());
@@ -462,11 +315,7 @@ fn a_proof_that_gets_out_stops_the_start() {
     let root = Root::with_index();
     let (_home, command) = command(&root, "");
     let lost = FILTERS[4].tampering(PROOF, 0);
-    refuses(
-        "the list of the proof",
-        &run(&command, &lost),
-        "the sandbox does not hold: a confined worker could",
-    );
+    refuses("the list of the proof", &run(&command, &lost), "the sandbox does not hold: a confined worker could");
 }
 
 /// Steps between fork and exec.
@@ -475,18 +324,10 @@ fn start_of_a_role() {
     needs_root!();
     let root = Root::with_index();
     let (_home, command) = command(&root, "");
-    for (name, call, why) in [
-        ("setsid", libc::SYS_setsid, "setsid"),
-        ("execveat", libc::SYS_execveat, "exec"),
-        ("dup2", libc::SYS_dup2, "descriptors"),
-    ] {
-        let tampering = Tampering {
-            whom: PARENT,
-            call,
-            which: |_| true,
-            nth: 1,
-            result: -i64::from(libc::EPERM),
-        };
+    for (name, call, why) in
+        [("setsid", libc::SYS_setsid, "setsid"), ("execveat", libc::SYS_execveat, "exec"), ("dup2", libc::SYS_dup2, "descriptors")]
+    {
+        let tampering = Tampering { whom: PARENT, call, which: |_| true, nth: 1, result: -i64::from(libc::EPERM) };
         refuses(name, &run(&command, &tampering), why);
     }
 }
@@ -496,32 +337,11 @@ fn start_of_a_role() {
 fn parent() {
     needs_root!();
     const STEPS: &[Step] = &[
-        step(
-            "descriptors",
-            libc::SYS_close_range,
-            "descriptors that were left open",
-            Some("is still open"),
-        ),
-        step(
-            "bounding set",
-            libc::SYS_prctl,
-            "capabilities of the parent",
-            Some("the Bounding set holds more than it should"),
-        )
-        .which(option!(libc::PR_CAPBSET_DROP)),
-        step(
-            "permitted set",
-            libc::SYS_capset,
-            "capabilities of the parent",
-            Some("the Permitted set holds more than it should"),
-        )
-        .nth(3),
-        step(
-            "filter",
-            libc::SYS_seccomp,
-            "seccomp filter of the parent",
-            Some("seccomp filter of the parent: it is not in force"),
-        ),
+        step("descriptors", libc::SYS_close_range, "descriptors that were left open", Some("is still open")),
+        step("bounding set", libc::SYS_prctl, "capabilities of the parent", Some("the Bounding set holds more than it should"))
+            .which(option!(libc::PR_CAPBSET_DROP)),
+        step("permitted set", libc::SYS_capset, "capabilities of the parent", Some("the Permitted set holds more than it should")).nth(3),
+        step("filter", libc::SYS_seccomp, "seccomp filter of the parent", Some("seccomp filter of the parent: it is not in force")),
     ];
     let root = Root::with_index();
     let (_home, command) = command(&root, "");

@@ -7,14 +7,10 @@ fn lines_in_the_combined_format_say_what_happened() {
     let root = Root::with_index();
     root.file("a.txt", "hello\n");
     // One worker: the lines of several come in their own time.
-    let configuration = Configuration::of(&root.path())
-        .server_also("workers = 1")
-        .log("access = \"stderr\"\nerror = \"stderr\"");
+    let configuration = Configuration::of(&root.path()).server_also("workers = 1").log("access = \"stderr\"\nerror = \"stderr\"");
     let server = Server::run(&configuration);
     let etag = server.get("/a.txt").field("ETag").unwrap().to_owned();
-    server
-        .ask("GET", "/a.txt?q=1", &["Referer: http://b/c", "User-Agent: test/1.0"])
-        .must_be(&[200]);
+    server.ask("GET", "/a.txt?q=1", &["Referer: http://b/c", "User-Agent: test/1.0"]).must_be(&[200]);
     server.head("/a.txt").must_be(&[200]);
     server.ask("GET", "/a.txt", &[&format!("If-None-Match: {etag}")]).must_be(&[304]);
     server.ask("GET", "/a.txt", &["Range: bytes=1-3"]).must_be(&[206]);
@@ -60,11 +56,7 @@ fn the_log_file_has_one_line_for_each_request() {
         assert_eq!(lines.iter().filter(|line| line.contains(&wanted)).count(), 1, "{wanted}");
     }
     assert_eq!(
-        std::fs::read_to_string(server.home().join("error.log"))
-            .unwrap_or_default()
-            .lines()
-            .filter(|line| line.contains("GET /"))
-            .count(),
+        std::fs::read_to_string(server.home().join("error.log")).unwrap_or_default().lines().filter(|line| line.contains("GET /")).count(),
         0
     );
 }
@@ -75,15 +67,9 @@ fn nothing_a_client_sends_makes_a_second_line() {
     let server = Server::run(&Configuration::of(&root.path()));
     let mut sent = 0;
     // L01, L02, 125. What the grammar refuses outright is 400 and still one line.
-    for target in [
-        "/%0d%0a127.0.0.1%20-%20-%20%22forged%22",
-        "/%0d%0aFAKE%20LINE",
-        "/%00",
-        "/%1b[31m",
-        "/%22%20200%201%20%22",
-        "/%7f%ff",
-        "/a%5c",
-    ] {
+    for target in
+        ["/%0d%0a127.0.0.1%20-%20-%20%22forged%22", "/%0d%0aFAKE%20LINE", "/%00", "/%1b[31m", "/%22%20200%201%20%22", "/%7f%ff", "/a%5c"]
+    {
         server.get(target);
         sent += 1;
     }
@@ -103,14 +89,8 @@ fn nothing_a_client_sends_makes_a_second_line() {
         long.as_bytes(),
     ] {
         for name in ["User-Agent", "Referer"] {
-            let head = [
-                b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n".as_slice(),
-                name.as_bytes(),
-                b": ",
-                value,
-                b"\r\n\r\n",
-            ]
-            .concat();
+            let head =
+                [b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n".as_slice(), name.as_bytes(), b": ", value, b"\r\n\r\n"].concat();
             server.exchange(head, "GET").must_be(&[200, 400]);
             sent += 1;
         }
@@ -142,15 +122,8 @@ fn a_long_target_is_cut_with_a_mark() {
     server.get(format!("/{}", "abc/".repeat(1900)));
     let lines = server.wait_for_lines("access.log", 1);
     let line = AccessLine::parse(lines[0].as_bytes()).unwrap_or_else(|| panic!("{lines:?}"));
-    assert!(
-        lines[0].len() < 4096 && line.status == 404 && line.request.starts_with("GET /abc/abc/"),
-        "{lines:?}"
-    );
-    assert!(
-        line.request.contains("..."),
-        "the cut must show: {}",
-        &line.request[line.request.len() - 40..]
-    );
+    assert!(lines[0].len() < 4096 && line.status == 404 && line.request.starts_with("GET /abc/abc/"), "{lines:?}");
+    assert!(line.request.contains("..."), "the cut must show: {}", &line.request[line.request.len() - 40..]);
 }
 
 #[test]
@@ -158,9 +131,7 @@ fn secrets_are_not_logged() {
     let root = Root::with_index();
     let server = Server::run(&Configuration::of(&root.path()));
     // L09
-    server
-        .ask("GET", "/", &["Authorization: Basic c2VjcmV0", "Cookie: session=secret"])
-        .must_be(&[200]);
+    server.ask("GET", "/", &["Authorization: Basic c2VjcmV0", "Cookie: session=secret"]).must_be(&[200]);
     let lines = server.wait_for_lines("access.log", 1);
     assert!(!lines[0].contains("c2VjcmV0") && !lines[0].contains("session"), "{lines:?}");
 }
@@ -168,11 +139,7 @@ fn secrets_are_not_logged() {
 #[test]
 fn an_ipv4_client_of_a_dual_stack_listener_is_logged_as_ipv4() {
     let root = Root::with_index();
-    let user = if is_root() {
-        "user = \"nobody\"\ngroup = \"nogroup\"\n"
-    } else {
-        ""
-    };
+    let user = if is_root() { "user = \"nobody\"\ngroup = \"nogroup\"\n" } else { "" };
     if std::net::TcpListener::bind("[::1]:0").is_err() {
         eprintln!("skipped: this machine has no IPv6");
         return;
@@ -186,14 +153,8 @@ fn an_ipv4_client_of_a_dual_stack_listener_is_logged_as_ipv4() {
         client.response("GET").must_be(&[200]);
     }
     let lines = server.wait_for_lines("access.log", 2);
-    let clients: Vec<_> = lines
-        .iter()
-        .map(|line| AccessLine::parse(line.as_bytes()).unwrap_or_else(|| panic!("{line}")).client)
-        .collect();
-    assert!(
-        clients.contains(&"127.0.0.1".to_owned()) && clients.contains(&"::1".to_owned()),
-        "{clients:?}"
-    );
+    let clients: Vec<_> = lines.iter().map(|line| AccessLine::parse(line.as_bytes()).unwrap_or_else(|| panic!("{line}")).client).collect();
+    assert!(clients.contains(&"127.0.0.1".to_owned()) && clients.contains(&"::1".to_owned()), "{clients:?}");
 }
 
 #[test]

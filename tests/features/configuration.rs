@@ -83,9 +83,7 @@ fn what_cannot_be_is_refused_and_named() {
     if is_root() {
         // O12
         for user in ["root", "no-such-user-here", "0"] {
-            let text = Configuration::of(&root.path())
-                .server(&format!("user = {user:?}\nlisten = [\"127.0.0.1:0\"]"))
-                .text(root.base());
+            let text = Configuration::of(&root.path()).server(&format!("user = {user:?}\nlisten = [\"127.0.0.1:0\"]")).text(root.base());
             let stderr = refused(&text);
             assert!(stderr.contains(user), "{user}: {stderr}");
         }

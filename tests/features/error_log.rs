@@ -12,10 +12,7 @@ fn a_file_that_may_not_be_read_is_one_line_with_path_and_reason() {
     server.get("/private.txt").must_be(&[403]);
     let about = || {
         let text = std::fs::read_to_string(server.home().join("error.log")).unwrap_or_default();
-        text.lines()
-            .filter(|line| line.contains("private.txt"))
-            .map(str::to_owned)
-            .collect::<Vec<_>>()
+        text.lines().filter(|line| line.contains("private.txt")).map(str::to_owned).collect::<Vec<_>>()
     };
     crate::support::wait_until(crate::support::PATIENCE, || !about().is_empty());
     std::thread::sleep(std::time::Duration::from_millis(200));
@@ -23,10 +20,7 @@ fn a_file_that_may_not_be_read_is_one_line_with_path_and_reason() {
     assert_eq!(lines.len(), 1, "{lines:#?}");
     let line = &lines[0];
     assert!(line.contains(path.to_str().unwrap()), "the path on disk: {line}");
-    assert!(
-        line.to_ascii_lowercase().contains("permission denied") || line.contains("EACCES"),
-        "the reason: {line}"
-    );
+    assert!(line.to_ascii_lowercase().contains("permission denied") || line.contains("EACCES"), "the reason: {line}");
     assert!(line.contains("127.0.0.1"), "the client: {line}");
 }
 

@@ -23,11 +23,7 @@ fn killing_a_worker_under_load_refuses_no_connection() {
     let server = Server::serve(&root.path());
     let address = server.address();
     let stop = Arc::new(AtomicBool::new(false));
-    let (answered, refused, cut) = (
-        Arc::new(AtomicU32::new(0)),
-        Arc::new(AtomicU32::new(0)),
-        Arc::new(AtomicU32::new(0)),
-    );
+    let (answered, refused, cut) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
     let clients: Vec<_> = (0..4)
         .map(|_| {
             let (stop, answered, refused, cut) = (Arc::clone(&stop), Arc::clone(&answered), Arc::clone(&refused), Arc::clone(&cut));
@@ -66,11 +62,7 @@ fn killing_a_worker_under_load_refuses_no_connection() {
     for client in clients {
         client.join().unwrap();
     }
-    let (answered, refused, cut) = (
-        answered.load(Ordering::Relaxed),
-        refused.load(Ordering::Relaxed),
-        cut.load(Ordering::Relaxed),
-    );
+    let (answered, refused, cut) = (answered.load(Ordering::Relaxed), refused.load(Ordering::Relaxed), cut.load(Ordering::Relaxed));
     eprintln!("{answered} answered, {refused} refused, {cut} cut");
     assert_eq!(refused, 0, "refused connections");
     // Only what the dead worker had in hand.
@@ -83,15 +75,7 @@ fn a_new_worker_has_new_addresses() {
     let root = Root::with_index();
     let server = Server::serve(&root.path());
     let first_mapping = |pid: i32| {
-        std::fs::read_to_string(format!("/proc/{pid}/maps"))
-            .unwrap()
-            .lines()
-            .next()
-            .unwrap()
-            .split('-')
-            .next()
-            .unwrap()
-            .to_owned()
+        std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap().lines().next().unwrap().split('-').next().unwrap().to_owned()
     };
     if !crate::support::is_root() {
         eprintln!("skipped: the maps of a worker can be read by root only");
@@ -127,11 +111,7 @@ fn killing_the_log_process_stops_nothing_and_lines_resume() {
     let back = wait_until(PATIENCE, || server.log_process().is_some_and(|pid| pid != old));
     assert!(back.is_some(), "no new log process: {:?}", server.processes());
     server.get("/after").must_be(&[404]);
-    let resumed = wait_until(PATIENCE, || {
-        std::fs::read_to_string(server.home().join("access.log"))
-            .unwrap()
-            .contains("GET /after ")
-    });
+    let resumed = wait_until(PATIENCE, || std::fs::read_to_string(server.home().join("access.log")).unwrap().contains("GET /after "));
     assert!(resumed.is_some(), "no lines after the new log process came");
     assert_eq!(server.workers(), workers, "the workers are the same");
 }
@@ -151,11 +131,7 @@ fn killing_the_parent_ends_everything_and_frees_the_port() {
     server.wait_for_end();
     let gone = wait_until(PATIENCE, || children.iter().all(|child| !is_alive(child.pid)));
     eprintln!("all gone after {gone:?}; the aim is 1 s");
-    assert!(
-        gone.is_some(),
-        "left behind: {:?}",
-        children.iter().filter(|child| is_alive(child.pid)).collect::<Vec<_>>()
-    );
+    assert!(gone.is_some(), "left behind: {:?}", children.iter().filter(|child| is_alive(child.pid)).collect::<Vec<_>>());
     TcpListener::bind(server.address()).expect("the port is free");
 }
 

@@ -23,11 +23,7 @@ struct Case {
 }
 
 fn case(id: &'static str, sent: impl AsRef<[u8]>, right: Right) -> Case {
-    Case {
-        id,
-        sent: sent.as_ref().to_vec(),
-        right,
-    }
+    Case { id, sent: sent.as_ref().to_vec(), right }
 }
 
 /// GET / with these lines behind `Host`.
@@ -45,78 +41,28 @@ const SMUGGLED: &str = "GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n";
 
 fn lengths_and_codings() -> Vec<Case> {
     let mut cases = vec![
-        case(
-            "F01 CL.TE",
-            post(
-                "Content-Length: 4\r\nTransfer-Encoding: chunked\r\n",
-                format!("0\r\n\r\n{SMUGGLED}"),
-            ),
-            BAD,
-        ),
-        case(
-            "F02 TE.CL",
-            post(
-                "Transfer-Encoding: chunked\r\nContent-Length: 4\r\n",
-                format!("24\r\n{SMUGGLED}\r\n0\r\n\r\n"),
-            ),
-            BAD,
-        ),
-        case(
-            "F04 twice",
-            post("Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n", "0\r\n\r\n"),
-            BAD,
-        ),
-        case(
-            "F04 chunked, chunked",
-            post("Transfer-Encoding: chunked, chunked\r\n", "0\r\n\r\n"),
-            BAD,
-        ),
+        case("F01 CL.TE", post("Content-Length: 4\r\nTransfer-Encoding: chunked\r\n", format!("0\r\n\r\n{SMUGGLED}")), BAD),
+        case("F02 TE.CL", post("Transfer-Encoding: chunked\r\nContent-Length: 4\r\n", format!("24\r\n{SMUGGLED}\r\n0\r\n\r\n")), BAD),
+        case("F04 twice", post("Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n", "0\r\n\r\n"), BAD),
+        case("F04 chunked, chunked", post("Transfer-Encoding: chunked, chunked\r\n", "0\r\n\r\n"), BAD),
         case("F05 ,chunked", post("Transfer-Encoding: ,chunked\r\n", "0\r\n\r\n"), BAD),
         case("F05 chunked,", post("Transfer-Encoding: chunked,\r\n", "0\r\n\r\n"), BAD),
-        case(
-            "F06 gzip, chunked",
-            post("Transfer-Encoding: gzip, chunked\r\n", "0\r\n\r\n"),
-            Closes(&[501]),
-        ),
+        case("F06 gzip, chunked", post("Transfer-Encoding: gzip, chunked\r\n", "0\r\n\r\n"), Closes(&[501])),
         case("F06 chunked, gzip", post("Transfer-Encoding: chunked, gzip\r\n", "0\r\n\r\n"), BAD),
         case("F06 identity", post("Transfer-Encoding: identity\r\n", ""), BAD),
-        case(
-            "F07 empty TE with CL",
-            post("Transfer-Encoding:\r\nContent-Length: 5\r\n", "hello"),
-            BAD,
-        ),
+        case("F07 empty TE with CL", post("Transfer-Encoding:\r\nContent-Length: 5\r\n", "hello"), BAD),
         case("F08 equal twice", post("Content-Length: 5\r\nContent-Length: 5\r\n", "hello"), BAD),
         case("F08 5, 5", post("Content-Length: 5, 5\r\n", "hello"), BAD),
         case("F08 different", post("Content-Length: 5\r\nContent-Length: 6\r\n", "hello!"), BAD),
-        case(
-            "F11 leading zeros",
-            post("Content-Length: 00005\r\n", format!("hello{SMUGGLED}")),
-            Closes(&[400, 405]),
-        ),
+        case("F11 leading zeros", post("Content-Length: 00005\r\n", format!("hello{SMUGGLED}")), Closes(&[400, 405])),
         case("F12 space before the colon", post("Content-Length : 5\r\n", "hello"), BAD),
         case("F12 tab before the colon", post("Content-Length\t: 5\r\n", "hello"), BAD),
-        case(
-            "F12 space before the colon of TE",
-            post("Transfer-Encoding : chunked\r\n", "0\r\n\r\n"),
-            BAD,
-        ),
+        case("F12 space before the colon of TE", post("Transfer-Encoding : chunked\r\n", "0\r\n\r\n"), BAD),
         case("F13 Content_Length", get("Content_Length: 5\r\n"), OK),
         case("F13 Transfer_Encoding", get("Transfer_Encoding: chunked\r\n"), OK),
-        case(
-            "F25 HTTP/1.0 with TE",
-            "POST / HTTP/1.0\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-            BAD,
-        ),
+        case("F25 HTTP/1.0 with TE", "POST / HTTP/1.0\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", BAD),
     ];
-    for coding in [
-        b"xchunked".as_slice(),
-        b"\x0bchunked",
-        b"chunked\0",
-        b"\"chunked\"",
-        b"chunked;q=1",
-        b"chunked\x0b",
-        b"Chunked x",
-    ] {
+    for coding in [b"xchunked".as_slice(), b"\x0bchunked", b"chunked\0", b"\"chunked\"", b"chunked;q=1", b"chunked\x0b", b"Chunked x"] {
         let line = [b"Transfer-Encoding: ", coding, b"\r\n"].concat();
         cases.push(case("F03 TE.TE", post(line, format!("0\r\n\r\n{SMUGGLED}")), Closes(&[400, 501])));
     }
@@ -124,11 +70,7 @@ fn lengths_and_codings() -> Vec<Case> {
         cases.push(case("F09 no number", post(format!("Content-Length: {length}\r\n"), "hello"), BAD));
     }
     for length in ["18446744073709551616", "999999999999999999999999999999", "9223372036854775808"] {
-        cases.push(case(
-            "F10 too large a number",
-            post(format!("Content-Length: {length}\r\n"), "hello"),
-            Closes(&[400, 413]),
-        ));
+        cases.push(case("F10 too large a number", post(format!("Content-Length: {length}\r\n"), "hello"), Closes(&[400, 413])));
     }
     cases
 }
@@ -144,11 +86,7 @@ fn lines() -> Vec<Case> {
         case("F16 LF after the request line", "GET / HTTP/1.1\nHost: a\r\n\r\n", BAD),
         case("F16 LF after a field", "GET / HTTP/1.1\r\nHost: a\nX: b\r\n\r\n", BAD),
         case("F16 LF as the empty line", "GET / HTTP/1.1\r\nHost: a\r\n\n", BAD),
-        case(
-            "F16 LF before the request",
-            format!("\n{}", SMUGGLED.replace("/smuggled", "/")),
-            BAD,
-        ),
+        case("F16 LF before the request", format!("\n{}", SMUGGLED.replace("/smuggled", "/")), BAD),
         case("F17 CR in a value", get("X: a\rb\r\n"), BAD),
         case("F17 CR CR LF", "GET / HTTP/1.1\r\nHost: a\r\r\n\r\n", BAD),
         case("F17 CR as line end", "GET / HTTP/1.1\rHost: a\r\r", BAD),
@@ -188,11 +126,7 @@ fn lines() -> Vec<Case> {
         "HTTP/0.9",
         "HTTP/3.0",
     ] {
-        cases.push(case(
-            "F26 version",
-            format!("GET / {version}\r\nHost: a\r\n\r\n"),
-            Closes(&[400, 505]),
-        ));
+        cases.push(case("F26 version", format!("GET / {version}\r\nHost: a\r\n\r\n"), Closes(&[400, 505])));
     }
     for line in [
         "GET  / HTTP/1.1",
@@ -212,25 +146,8 @@ fn lines() -> Vec<Case> {
     ] {
         cases.push(case("F27 request line", format!("{line}\r\nHost: a\r\n\r\n"), BAD));
     }
-    for piece in [
-        b"#fragment".as_slice(),
-        b"\xe9",
-        b"\"",
-        b"<",
-        b">",
-        b"^",
-        b"{",
-        b"}",
-        b"|",
-        b"`",
-        b"\x7f",
-        b"\x01",
-    ] {
-        cases.push(case(
-            "F28 byte in the target",
-            [b"GET /a", piece, b" HTTP/1.1\r\nHost: a\r\n\r\n"].concat(),
-            BAD,
-        ));
+    for piece in [b"#fragment".as_slice(), b"\xe9", b"\"", b"<", b">", b"^", b"{", b"}", b"|", b"`", b"\x7f", b"\x01"] {
+        cases.push(case("F28 byte in the target", [b"GET /a", piece, b" HTTP/1.1\r\nHost: a\r\n\r\n"].concat(), BAD));
     }
     cases
 }
@@ -240,61 +157,22 @@ fn hosts_and_targets() -> Vec<Case> {
         case("F20 no Host", "GET / HTTP/1.1\r\n\r\n", BAD),
         case("F20 two Hosts", "GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", BAD),
         case("F20 the same Host twice", "GET / HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n", BAD),
-        case(
-            "F21 both name a host",
-            "GET http://b/ HTTP/1.1\r\nHost: a\r\n\r\n",
-            Answers(&[("GET", &[200, 400])]),
-        ),
+        case("F21 both name a host", "GET http://b/ HTTP/1.1\r\nHost: a\r\n\r\n", Answers(&[("GET", &[200, 400])])),
         case("F21 absolute target", "GET http://a/ HTTP/1.1\r\nHost: a\r\n\r\n", OK),
         case("F21 absolute target without Host", "GET http://a/ HTTP/1.1\r\n\r\n", BAD),
-        case(
-            "F23 OPTIONS *",
-            "OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n",
-            Answers(&[("OPTIONS", &[200, 204])]),
-        ),
-        case(
-            "F23 CONNECT",
-            "CONNECT a:80 HTTP/1.1\r\nHost: a:80\r\n\r\n",
-            Answers(&[("CONNECT", &[405, 501])]),
-        ),
-        case(
-            "F23 TRACE",
-            "TRACE / HTTP/1.1\r\nHost: a\r\nCookie: c\r\n\r\n",
-            Answers(&[("TRACE", &[405, 501])]),
-        ),
+        case("F23 OPTIONS *", "OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n", Answers(&[("OPTIONS", &[200, 204])])),
+        case("F23 CONNECT", "CONNECT a:80 HTTP/1.1\r\nHost: a:80\r\n\r\n", Answers(&[("CONNECT", &[405, 501])])),
+        case("F23 TRACE", "TRACE / HTTP/1.1\r\nHost: a\r\nCookie: c\r\n\r\n", Answers(&[("TRACE", &[405, 501])])),
     ];
-    for host in [
-        "a, b", "a/b", "u@a", "a:99999", "[::1", "", "a b", "a:b", "a:-1", "[::1]x", "[zz]", "a?b", "a#b", "a\\b", "%zz", ":80", "::1",
-    ] {
+    for host in
+        ["a, b", "a/b", "u@a", "a:99999", "[::1", "", "a b", "a:b", "a:-1", "[::1]x", "[zz]", "a?b", "a#b", "a\\b", "%zz", ":80", "::1"]
+    {
         cases.push(case("F20 Host", format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n"), BAD));
     }
-    for host in [
-        "a",
-        "A.Test.",
-        "a:80",
-        "[::1]",
-        "[::1]:8080",
-        "127.0.0.1:1",
-        "xn--bcher-kva.example",
-    ] {
-        cases.push(case(
-            "F20 Host that is right",
-            format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n"),
-            OK,
-        ));
+    for host in ["a", "A.Test.", "a:80", "[::1]", "[::1]:8080", "127.0.0.1:1", "xn--bcher-kva.example"] {
+        cases.push(case("F20 Host that is right", format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n"), OK));
     }
-    for target in [
-        "http://b:80@c/",
-        "ftp://b/",
-        "b/x",
-        "*",
-        "http://",
-        "http:///x",
-        "http:/x",
-        "http://b:99999/",
-        "?x",
-        "",
-    ] {
+    for target in ["http://b:80@c/", "ftp://b/", "b/x", "*", "http://", "http:///x", "http:/x", "http://b:99999/", "?x", ""] {
         cases.push(case("F22 target", format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n"), BAD));
     }
     cases
@@ -315,11 +193,7 @@ fn bodies() -> Vec<Case> {
             [get("Transfer-Encoding: chunked\r\n"), b"5\r\nhello\r\n0\r\n\r\n".to_vec(), get("")].concat(),
             Closes(&[200]),
         ),
-        case(
-            "F36 GET with a body of none",
-            [get("Content-Length: 0\r\n"), get("")].concat(),
-            Answers(&[("GET", &[200]), ("GET", &[200])]),
-        ),
+        case("F36 GET with a body of none", [get("Content-Length: 0\r\n"), get("")].concat(), Answers(&[("GET", &[200]), ("GET", &[200])])),
         case(
             "F37 POST with a body",
             [post("Content-Length: 60000\r\n", &SMUGGLED.repeat(2000)[..60000]), get("")].concat(),
@@ -330,31 +204,16 @@ fn bodies() -> Vec<Case> {
             [post("Content-Length: 70000\r\n", &SMUGGLED.repeat(2200)[..70000]), get("")].concat(),
             Closes(&[405]),
         ),
-        case(
-            "F38 continue",
-            post("Content-Length: 5\r\nExpect: 100-continue\r\n", "hello"),
-            Closes(&[405]),
-        ),
+        case("F38 continue", post("Content-Length: 5\r\nExpect: 100-continue\r\n", "hello"), Closes(&[405])),
         case("F38 other expectation", get("Expect: x\r\n"), Answers(&[("GET", &[417])])),
         case(
             "F38 Expect with TE and CL",
-            post(
-                "Expect: 100-continue\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n",
-                "hello",
-            ),
+            post("Expect: 100-continue\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n", "hello"),
             BAD,
         ),
-        case(
-            "F40 hop-by-hop list",
-            get("Connection: close, x, Content-Length, Host\r\n"),
-            Closes(&[200]),
-        ),
+        case("F40 hop-by-hop list", get("Connection: close, x, Content-Length, Host\r\n"), Closes(&[200])),
         case("F40 list without close", get("Connection: x, Host\r\n"), OK),
-        case(
-            "F41 h2c",
-            get("Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n"),
-            OK,
-        ),
+        case("F41 h2c", get("Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n"), OK),
         case(
             "F41 websocket",
             get(
@@ -372,13 +231,7 @@ fn bodies() -> Vec<Case> {
                 get(""),
             ]
             .concat(),
-            Answers(&[
-                ("HEAD", &[200]),
-                ("OPTIONS", &[200, 204]),
-                ("GET", &[304]),
-                ("HEAD", &[404]),
-                ("GET", &[200]),
-            ]),
+            Answers(&[("HEAD", &[200]), ("OPTIONS", &[200, 204]), ("GET", &[304]), ("HEAD", &[404]), ("GET", &[200])]),
         ),
         case(
             "F44 NUL behind a request",
@@ -387,54 +240,23 @@ fn bodies() -> Vec<Case> {
         ),
         case(
             "F33 extension of 64 KiB",
-            [
-                get("Transfer-Encoding: chunked\r\n"),
-                format!("1;{}\r\na\r\n0\r\n\r\n{SMUGGLED}", "x".repeat(65_536)).into_bytes(),
-            ]
-            .concat(),
+            [get("Transfer-Encoding: chunked\r\n"), format!("1;{}\r\na\r\n0\r\n\r\n{SMUGGLED}", "x".repeat(65_536)).into_bytes()].concat(),
             Closes(&[200, 400, 413]),
         ),
         case(
             "F34 trailers",
-            [
-                get("Transfer-Encoding: chunked\r\n"),
-                format!("0\r\nContent-Length: 5\r\nHost: b\r\n\r\n{SMUGGLED}").into_bytes(),
-            ]
-            .concat(),
+            [get("Transfer-Encoding: chunked\r\n"), format!("0\r\nContent-Length: 5\r\nHost: b\r\n\r\n{SMUGGLED}").into_bytes()].concat(),
             FILE,
         ),
     ];
-    for size in [
-        "0x1",
-        "+1",
-        "-1",
-        "1_0",
-        " 1",
-        "1 ",
-        "",
-        ";x",
-        "FFFFFFFFFFFFFFFF",
-        "0FFFFFFFFFFFFFFFF",
-        "1;a\nb",
-        "1;a\"b",
-    ] {
+    for size in ["0x1", "+1", "-1", "1_0", " 1", "1 ", "", ";x", "FFFFFFFFFFFFFFFF", "0FFFFFFFFFFFFFFFF", "1;a\nb", "1;a\"b"] {
         cases.push(case(
             "F29-F32 chunk size",
-            [
-                get("Transfer-Encoding: chunked\r\n"),
-                format!("{size}\r\na\r\n0\r\n\r\n{SMUGGLED}").into_bytes(),
-            ]
-            .concat(),
+            [get("Transfer-Encoding: chunked\r\n"), format!("{size}\r\na\r\n0\r\n\r\n{SMUGGLED}").into_bytes()].concat(),
             Closes(&[200, 400, 413]),
         ));
     }
-    for body in [
-        "1\na\r\n0\r\n\r\n",
-        "1\r\na\n0\r\n\r\n",
-        "1\r\nab\r\n0\r\n\r\n",
-        "3\r\na\r\n0\r\n\r\n",
-        "1\r\na\r\n0\n\n",
-    ] {
+    for body in ["1\na\r\n0\r\n\r\n", "1\r\na\n0\r\n\r\n", "1\r\nab\r\n0\r\n\r\n", "3\r\na\r\n0\r\n\r\n", "1\r\na\r\n0\n\n"] {
         cases.push(case(
             "F31 chunk ends",
             [get("Transfer-Encoding: chunked\r\n"), format!("{body}{SMUGGLED}").into_bytes()].concat(),
@@ -459,11 +281,7 @@ fn play(server: &Server, case: &Case) -> Result<usize, String> {
                 return Err(format!("status {} without \"Connection: close\"", response.status));
             }
             let rest = client.rest()?;
-            if rest.is_empty() {
-                Ok(1)
-            } else {
-                Err(format!("after the response came {}", shown(&rest)))
-            }
+            if rest.is_empty() { Ok(1) } else { Err(format!("after the response came {}", shown(&rest))) }
         }
         Answers(right) => {
             let mut count = 0;
@@ -471,30 +289,18 @@ fn play(server: &Server, case: &Case) -> Result<usize, String> {
             for (method, statuses) in *right {
                 let response = client.try_response(method)?;
                 if !statuses.contains(&response.status) {
-                    return Err(format!(
-                        "response {}: status {} is not one of {statuses:?}",
-                        count + 1,
-                        response.status
-                    ));
+                    return Err(format!("response {}: status {} is not one of {statuses:?}", count + 1, response.status));
                 }
                 count += 1;
                 closes = response.closes();
             }
             if closes {
                 let rest = client.rest()?;
-                return if rest.is_empty() {
-                    Ok(count)
-                } else {
-                    Err(format!("after the response came {}", shown(&rest)))
-                };
+                return if rest.is_empty() { Ok(count) } else { Err(format!("after the response came {}", shown(&rest))) };
             }
             client.send(get("Connection: close\r\n"));
             let status = client.try_response("GET")?.status;
-            if status == 200 {
-                Ok(count + 1)
-            } else {
-                Err(format!("the next request on the connection gave {status}"))
-            }
+            if status == 200 { Ok(count + 1) } else { Err(format!("the next request on the connection gave {status}")) }
         }
     }
 }
@@ -514,11 +320,7 @@ fn play_all(cases: &[Case]) {
         responses += 1;
     }
     assert!(wrong.is_empty(), "{} of {} cases:\n{}", wrong.len(), cases.len(), wrong.join("\n"));
-    assert_eq!(
-        server.wait_for_access_lines(responses).len(),
-        responses,
-        "one access line for each response"
-    );
+    assert_eq!(server.wait_for_access_lines(responses).len(), responses, "one access line for each response");
 }
 
 #[test]

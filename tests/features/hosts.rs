@@ -37,9 +37,7 @@ fn the_host_selects_the_site() {
         ("a.test.evil.example", "default"),
         ("xa.test", "default"),
     ] {
-        let response = server
-            .exchange(format!("GET / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"), "GET")
-            .must_be(&[200]);
+        let response = server.exchange(format!("GET / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"), "GET").must_be(&[200]);
         assert_eq!(response.text(), right, "Host: {host}");
     }
 }
@@ -48,15 +46,9 @@ fn the_host_selects_the_site() {
 fn the_target_wins_over_the_host() {
     let (_root, server) = two_sites();
     // RFC 9112 section 3.2.2, F21
-    for (target, right) in [
-        ("http://b.test/", "b"),
-        ("http://B.Test:80/", "b"),
-        ("HTTP://b.test/", "b"),
-        ("http://b.test", "b"),
-    ] {
-        let response = server
-            .exchange(format!("GET {target} HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n"), "GET")
-            .must_be(&[200]);
+    for (target, right) in [("http://b.test/", "b"), ("http://B.Test:80/", "b"), ("HTTP://b.test/", "b"), ("http://b.test", "b")] {
+        let response =
+            server.exchange(format!("GET {target} HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n"), "GET").must_be(&[200]);
         assert_eq!(response.text(), right, "{target}");
     }
 }
@@ -65,18 +57,10 @@ fn the_target_wins_over_the_host() {
 fn no_host_is_400_and_in_http_1_0_the_default_site() {
     let (_root, server) = two_sites();
     server.exchange("GET / HTTP/1.1\r\n\r\n", "GET").must_be(&[400]);
-    server
-        .exchange("GET / HTTP/1.1\r\nHost: a.test\r\nHost: b.test\r\n\r\n", "GET")
-        .must_be(&[400]);
+    server.exchange("GET / HTTP/1.1\r\nHost: a.test\r\nHost: b.test\r\n\r\n", "GET").must_be(&[400]);
     server.exchange("GET / HTTP/1.1\r\nHost: a b\r\n\r\n", "GET").must_be(&[400]);
     assert_eq!(server.exchange("GET / HTTP/1.0\r\n\r\n", "GET").must_be(&[200]).text(), "default");
-    assert_eq!(
-        server
-            .exchange("GET / HTTP/1.0\r\nHost: b.test\r\n\r\n", "GET")
-            .must_be(&[200])
-            .text(),
-        "b"
-    );
+    assert_eq!(server.exchange("GET / HTTP/1.0\r\nHost: b.test\r\n\r\n", "GET").must_be(&[200]).text(), "b");
 }
 
 #[test]
@@ -94,15 +78,9 @@ fn without_a_default_site_the_first_one_answers() {
     let root = Root::new();
     root.file("a/index.html", "a");
     root.file("b/index.html", "b");
-    let server = Server::run(
-        &Configuration::new()
-            .site(&root.at("a"), "name = [\"a.test\"]")
-            .site(&root.at("b"), "name = [\"b.test\"]"),
-    );
+    let server = Server::run(&Configuration::new().site(&root.at("a"), "name = [\"a.test\"]").site(&root.at("b"), "name = [\"b.test\"]"));
     for (host, right) in [("other", "a"), ("b.test", "b"), ("a.test", "a")] {
-        let response = server
-            .exchange(format!("GET / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"), "GET")
-            .must_be(&[200]);
+        let response = server.exchange(format!("GET / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"), "GET").must_be(&[200]);
         assert_eq!(response.text(), right, "Host: {host}");
     }
 }
@@ -110,11 +88,7 @@ fn without_a_default_site_the_first_one_answers() {
 #[test]
 fn two_addresses_serve_the_same_sites() {
     let root = Root::with_index();
-    let user = if crate::support::is_root() {
-        "user = \"nobody\"\ngroup = \"nogroup\"\n"
-    } else {
-        ""
-    };
+    let user = if crate::support::is_root() { "user = \"nobody\"\ngroup = \"nogroup\"\n" } else { "" };
     let configuration = Configuration::of(&root.path()).server(&format!("{user}listen = [\"127.0.0.1:0\", \"127.0.0.2:0\"]"));
     let server = Server::run(&configuration);
     assert_eq!(server.addresses().len(), 2);

@@ -23,20 +23,12 @@ fn many_requests_on_one_connection() {
         assert!(!response.closes());
     }
     // Errors, redirects and HEAD keep the connection too.
-    for (method, target, status) in [
-        ("GET", "/none", 404),
-        ("HEAD", "/0.txt", 200),
-        ("HEAD", "/none", 404),
-        ("OPTIONS", "/0.txt", 204),
-        ("POST", "/0.txt", 405),
-    ] {
+    for (method, target, status) in
+        [("GET", "/none", 404), ("HEAD", "/0.txt", 200), ("HEAD", "/none", 404), ("OPTIONS", "/0.txt", 204), ("POST", "/0.txt", 405)]
+    {
         client.send(request(method, target, if method == "POST" { &["Content-Length: 0"] } else { &[] }));
         let response = client.response(method);
-        assert!(
-            response.status == status || (method == "OPTIONS" && response.status == 200),
-            "{method} {target}: {}",
-            response.status
-        );
+        assert!(response.status == status || (method == "OPTIONS" && response.status == 200), "{method} {target}: {}", response.status);
         assert!(!response.closes(), "{method} {target}");
     }
     client.send(request("GET", "/1.txt", &[]));
@@ -48,17 +40,11 @@ fn a_thousand_pipelined_requests_are_answered_in_order() {
     let (_root, server) = site();
     let workers = server.workers();
     // F39: sent at once, read afterwards.
-    let all: Vec<u8> = (0..1000)
-        .flat_map(|number| request("GET", format!("/{}.txt", number % 10), &[]))
-        .collect();
+    let all: Vec<u8> = (0..1000).flat_map(|number| request("GET", format!("/{}.txt", number % 10), &[])).collect();
     let mut client = server.connect();
     client.send(&all);
     for number in 0..1000 {
-        assert_eq!(
-            client.response("GET").must_be(&[200]).text(),
-            format!("body {}", number % 10),
-            "response {number}"
-        );
+        assert_eq!(client.response("GET").must_be(&[200]).text(), format!("body {}", number % 10), "response {number}");
     }
     server.must_be_well(&workers, "1,000 pipelined requests");
 }
@@ -72,15 +58,10 @@ fn pipelined_large_files_are_answered_in_order() {
     }
     let server = Server::serve(&root.path());
     let mut client = server.connect();
-    let all: Vec<u8> = (0..20)
-        .flat_map(|number| request("GET", format!("/{}.bin", number % 5), &[]))
-        .collect();
+    let all: Vec<u8> = (0..20).flat_map(|number| request("GET", format!("/{}.bin", number % 5), &[])).collect();
     client.send(&all).half_close();
     for number in 0..20 {
-        assert!(
-            client.response("GET").must_be(&[200]).body == bodies[number % 5],
-            "response {number}"
-        );
+        assert!(client.response("GET").must_be(&[200]).body == bodies[number % 5], "response {number}");
     }
     client.expect_end();
 }
@@ -88,12 +69,9 @@ fn pipelined_large_files_are_answered_in_order() {
 #[test]
 fn split_at_every_byte_the_answers_are_the_same() {
     let (_root, server) = site();
-    let bytes = [
-        request("GET", "/1.txt", &["User-Agent: split", "Accept: */*"]),
-        request("HEAD", "/2.txt", &[]),
-        request("GET", "/3.txt", &[]),
-    ]
-    .concat();
+    let bytes =
+        [request("GET", "/1.txt", &["User-Agent: split", "Accept: */*"]), request("HEAD", "/2.txt", &[]), request("GET", "/3.txt", &[])]
+            .concat();
     let mut client = server.connect();
     for at in 1..bytes.len() {
         client.send(&bytes[..at]);
@@ -152,10 +130,7 @@ fn http_1_0_closes_unless_asked_not_to() {
             return client.expect_end();
         }
         // RFC 9112 appendix C.2.2: the client must be told.
-        assert_eq!(
-            response.field("Connection").map(str::to_ascii_lowercase),
-            Some("keep-alive".to_owned())
-        );
+        assert_eq!(response.field("Connection").map(str::to_ascii_lowercase), Some("keep-alive".to_owned()));
     }
 }
 

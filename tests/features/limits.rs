@@ -21,10 +21,7 @@ fn request_line(len: usize) -> String {
 #[test]
 fn a_request_line_is_limited() {
     let root = Root::with_index();
-    for (server, limit) in [
-        (Server::serve(&root.path()), 8192),
-        (limited(&root, "request_line = \"1KiB\""), 1024),
-    ] {
+    for (server, limit) in [(Server::serve(&root.path()), 8192), (limited(&root, "request_line = \"1KiB\""), 1024)] {
         let workers = server.workers();
         let at = server.exchange(format!("{}\r\nHost: a\r\nConnection: close\r\n\r\n", request_line(limit)), "GET");
         assert_eq!(at.status, 404, "at the limit of {limit}");
@@ -56,14 +53,9 @@ fn fields(len: usize) -> String {
 #[test]
 fn the_bytes_of_a_header_are_limited() {
     let root = Root::with_index();
-    for (server, limit) in [
-        (Server::serve(&root.path()), 32 * 1024),
-        (limited(&root, "header_bytes = \"1KiB\""), 1024),
-    ] {
+    for (server, limit) in [(Server::serve(&root.path()), 32 * 1024), (limited(&root, "header_bytes = \"1KiB\""), 1024)] {
         let workers = server.workers();
-        server
-            .exchange(format!("GET / HTTP/1.1\r\n{}\r\n", fields(limit)), "GET")
-            .must_be(&[200]);
+        server.exchange(format!("GET / HTTP/1.1\r\n{}\r\n", fields(limit)), "GET").must_be(&[200]);
         for len in [limit + 1, limit + 64 * 1024] {
             let mut client = server.connect();
             let _ = client.try_send(format!("GET / HTTP/1.1\r\n{}\r\n", fields(len)));
@@ -143,10 +135,7 @@ fn a_head_that_does_not_come_is_408_however_it_drips() {
             Err(fault) => assert!(drip && fault.contains("reset"), "{fault}"),
         }
         let took = start.elapsed();
-        assert!(
-            took > Duration::from_millis(1800) && took < Duration::from_secs(5),
-            "drip {drip}: {took:?}"
-        );
+        assert!(took > Duration::from_millis(1800) && took < Duration::from_secs(5), "drip {drip}: {took:?}");
         client.expect_end();
         dripping.join().unwrap();
     }
@@ -221,11 +210,7 @@ fn a_reader_that_is_slow_but_steady_is_not_cut() {
 #[test]
 fn at_the_connection_limit_idle_ones_make_room() {
     let root = Root::with_index();
-    let server = Server::run(
-        &Configuration::of(&root.path())
-            .server_also("workers = 1")
-            .limits("connections = 10"),
-    );
+    let server = Server::run(&Configuration::of(&root.path()).server_also("workers = 1").limits("connections = 10"));
     let workers = server.workers();
     // S04
     let mut idle: Vec<Client> = (0..10)
@@ -251,9 +236,7 @@ fn at_the_connection_limit_idle_ones_make_room() {
 fn at_the_limit_of_descriptors_the_server_lives_and_recovers() {
     let root = Root::with_index();
     // S07: the limit of the machine is lower than the configured number of connections.
-    let server = Launch::new()
-        .shell("ulimit -n 64; exec \"$@\"")
-        .run(&Configuration::of(&root.path()).server_also("workers = 1"));
+    let server = Launch::new().shell("ulimit -n 64; exec \"$@\"").run(&Configuration::of(&root.path()).server_also("workers = 1"));
     let workers = server.workers();
     let mut open: Vec<Client> = (0..100).map(|_| server.connect()).collect();
     for client in &mut open {

@@ -31,11 +31,7 @@ fn resolve(base: &str, href: &str) -> String {
     let first = href.split(['/', '?', '#']).next().unwrap();
     assert!(!first.contains(':'), "{href:?} has a scheme");
     assert!(!href.contains('#'), "{href:?} has a fragment");
-    if href.starts_with('/') {
-        href.to_owned()
-    } else {
-        format!("{base}{href}")
-    }
+    if href.starts_with('/') { href.to_owned() } else { format!("{base}{href}") }
 }
 
 #[test]
@@ -75,11 +71,7 @@ fn every_link_works_whatever_the_name() {
         found.push(response.body);
     }
     for name in names {
-        assert!(
-            found.iter().any(|body| body == name),
-            "no link to {:?}",
-            name.escape_ascii().to_string()
-        );
+        assert!(found.iter().any(|body| body == name), "no link to {:?}", name.escape_ascii().to_string());
     }
     // 106: a name is text, never markup.
     for forbidden in ["<script>alert", "<b>", "href=\"javascript:"] {
@@ -133,10 +125,7 @@ fn sizes_over_four_gib_are_right() {
     let server = listed(&root);
     // 112
     let text = server.get("/").must_be(&[200]).text();
-    assert!(
-        text.contains("4.0 G") || text.contains("4324204544") || text.contains("4.0&nbsp;G"),
-        "{text}"
-    );
+    assert!(text.contains("4.0 G") || text.contains("4324204544") || text.contains("4.0&nbsp;G"), "{text}");
 }
 
 #[test]
@@ -176,10 +165,7 @@ fn a_listing_has_a_length_and_head_agrees() {
         client.response("GET").must_be(&[status, if status == 301 { 308 } else { status }]);
     }
     let head = server.head("/").must_be(&[200]);
-    assert!(
-        head.field("Content-Length")
-            .is_none_or(|length| length == server.get("/").body.len().to_string())
-    );
+    assert!(head.field("Content-Length").is_none_or(|length| length == server.get("/").body.len().to_string()));
 }
 
 #[test]
@@ -188,11 +174,8 @@ fn a_directory_of_many_names_is_listed_in_time_and_others_are_served_meanwhile()
     for number in 0..20_000 {
         std::fs::write(root.at(format!("file-{number:05}.txt")), "").unwrap();
     }
-    let server = Server::run(
-        &Configuration::new()
-            .server_also("workers = 1")
-            .site(&root.path(), "name = [\"\"]\nlisting = true\nindex = []"),
-    );
+    let server =
+        Server::run(&Configuration::new().server_also("workers = 1").site(&root.path(), "name = [\"\"]\nlisting = true\nindex = []"));
     let start = std::time::Instant::now();
     let text = server.get("/").must_be(&[200]).text();
     // 109 asks for 5 s with an optimised build and 50,000 names; this may be a debug build on a busy machine.

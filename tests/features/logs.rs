@@ -10,9 +10,7 @@ use std::time::{Duration, Instant};
 
 /// Two sites: `a` with a file of its own, and one for every other name.
 fn two_sites(root: &Root, home: &Path, own: &str) -> Configuration {
-    Configuration::new()
-        .site(&root.path(), &format!("name = \"a\"\naccess_log = {:?}", home.join(own)))
-        .site(&root.path(), "name = \"\"")
+    Configuration::new().site(&root.path(), &format!("name = \"a\"\naccess_log = {:?}", home.join(own))).site(&root.path(), "name = \"\"")
 }
 
 fn get(server: &Server, host: &str, target: &str) {
@@ -24,9 +22,7 @@ fn get(server: &Server, host: &str, target: &str) {
 fn lines_of(path: &Path, count: usize) -> Vec<String> {
     let read = || {
         let text = String::from_utf8_lossy(&fs::read(path).unwrap_or_default()).into_owned();
-        text.split_inclusive('\n')
-            .filter_map(|line| line.strip_suffix('\n').map(str::to_owned))
-            .collect::<Vec<_>>()
+        text.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n').map(str::to_owned)).collect::<Vec<_>>()
     };
     wait_until(PATIENCE, || read().len() >= count);
     std::thread::sleep(Duration::from_millis(150));
@@ -38,11 +34,7 @@ fn error_log(server: &Server) -> String {
 }
 
 fn wait_for_error(server: &Server, text: &str) {
-    assert!(
-        wait_until(PATIENCE, || error_log(server).contains(text)).is_some(),
-        "no {text:?} in\n{}",
-        error_log(server)
-    );
+    assert!(wait_until(PATIENCE, || error_log(server).contains(text)).is_some(), "no {text:?} in\n{}", error_log(server));
 }
 
 /// Puts another configuration in place and waits until a generation serves it.
@@ -65,10 +57,7 @@ fn a_site_has_a_log_of_its_own() {
     let own = server.wait_for_lines("own.log", 10);
     let service = server.wait_for_lines("access.log", 10);
     assert!(own.len() == 10 && own.iter().all(|line| line.contains("GET /a")), "{own:#?}");
-    assert!(
-        service.len() == 10 && service.iter().all(|line| line.contains("GET /b")),
-        "{service:#?}"
-    );
+    assert!(service.len() == 10 && service.iter().all(|line| line.contains("GET /b")), "{service:#?}");
     // What is no request belongs to no site.
     server.exchange("BAD\r\n\r\n", "GET").must_be(&[400]);
     assert_eq!(server.wait_for_lines("access.log", 11).len(), 11);
@@ -80,21 +69,13 @@ fn formats_say_what_they_promise() {
     for (format, begins, is_combined) in [("common", "127.0.0.1 - - [", false), ("vhost_combined", "a.example", true)] {
         let launch = Launch::new();
         let home = launch.home().to_owned();
-        let log = format!(
-            "format = {format:?}\naccess = {:?}\nerror = {:?}",
-            home.join("access.log"),
-            home.join("error.log")
-        );
+        let log = format!("format = {format:?}\naccess = {:?}\nerror = {:?}", home.join("access.log"), home.join("error.log"));
         let server = launch.run(&Configuration::new().log(&log).site(&root.path(), "name = \"a.example\""));
         get(&server, "a.example", "/x?%22");
         let lines = server.wait_for_lines("access.log", 1);
         let line = lines[0].as_str();
         assert!(line.starts_with(begins), "{format}: {line}");
-        let combined = if is_combined {
-            line.split_once(' ').unwrap().1.to_owned()
-        } else {
-            format!("{line} \"-\" \"-\"")
-        };
+        let combined = if is_combined { line.split_once(' ').unwrap().1.to_owned() } else { format!("{line} \"-\" \"-\"") };
         let parsed = AccessLine::parse(combined.as_bytes()).unwrap_or_else(|| panic!("{format}: {line}"));
         assert_eq!((parsed.status, parsed.request.as_str()), (404, "GET /x?%22 HTTP/1.1"));
     }
@@ -169,10 +150,7 @@ fn two_thousand_sites_have_logs_of_their_own() {
     }
     for number in (0..2000).step_by(97) {
         let lines = server.wait_for_lines(&format!("site{number}.log"), 1);
-        assert!(
-            lines.len() == 1 && lines[0].contains(&format!("GET /{number} ")),
-            "{number}: {lines:?}"
-        );
+        assert!(lines.len() == 1 && lines[0].contains(&format!("GET /{number} ")), "{number}: {lines:?}");
     }
     reload(&server, &configuration, 2);
     signal(server.parent(), Signal::SIGUSR1);
@@ -187,11 +165,8 @@ fn lines_below_the_level_are_not_written() {
     let root = Root::with_index();
     for (level, notices, infos) in [("error", false, false), ("notice", true, false), ("info", true, true)] {
         let launch = Launch::new();
-        let log = format!(
-            "level = {level:?}\naccess = {:?}\nerror = {:?}",
-            launch.home().join("access.log"),
-            launch.home().join("error.log")
-        );
+        let log =
+            format!("level = {level:?}\naccess = {:?}\nerror = {:?}", launch.home().join("access.log"), launch.home().join("error.log"));
         let server = launch.run(&Configuration::of(&root.path()).log(&log));
         server.exchange("BAD\r\n\r\n", "GET").must_be(&[400]);
         server.wait_for_lines("access.log", 1);
@@ -199,11 +174,7 @@ fn lines_below_the_level_are_not_written() {
             wait_for_error(&server, "[info] ");
         }
         let text = error_log(&server);
-        assert_eq!(
-            (text.contains("[notice] "), text.contains("[info] ")),
-            (notices, infos),
-            "{level}:\n{text}"
-        );
+        assert_eq!((text.contains("[notice] "), text.contains("[info] ")), (notices, infos), "{level}:\n{text}");
     }
 }
 
@@ -219,11 +190,7 @@ fn secrets_stay_out_of_every_format() {
         );
         let server = launch.run(&Configuration::of(&root.path()).log(&log));
         // L09, in an answer and in a refusal.
-        for (field, status) in [
-            ("X: y", 200),
-            ("Transfer-Encoding: chunked, chunked", 400),
-            ("Content-Length: x", 400),
-        ] {
+        for (field, status) in [("X: y", 200), ("Transfer-Encoding: chunked, chunked", 400), ("Content-Length: x", 400)] {
             let fields = [
                 field,
                 "Authorization: Basic c2VjcmV0",
@@ -262,14 +229,7 @@ fn a_worker_that_says_too_much_is_cut_short() {
         let lines = text.lines().filter(|line| line.contains("[info] worker")).count();
         let suppressed: usize = text
             .lines()
-            .filter_map(|line| {
-                line.split_once(" more lines of this worker were suppressed")?
-                    .0
-                    .rsplit(' ')
-                    .next()?
-                    .parse::<usize>()
-                    .ok()
-            })
+            .filter_map(|line| line.split_once(" more lines of this worker were suppressed")?.0.rsplit(' ').next()?.parse::<usize>().ok())
             .sum();
         (lines, suppressed)
     };
@@ -314,18 +274,11 @@ fn paths_that_others_could_bend_are_refused_with_the_reason() {
         (safe.join("fifo"), "not a regular file"),
         (safe.join("none/a.log"), "No such file or directory"),
     ] {
-        for lines in [
-            format!("access = {path:?}\nerror = \"stderr\""),
-            format!("access = \"off\"\nerror = {path:?}"),
-        ] {
+        for lines in [format!("access = {path:?}\nerror = \"stderr\""), format!("access = \"off\"\nerror = {path:?}")] {
             let text = Configuration::of(&root.path()).log(&lines).text(&home);
             let ended = launch.run_to_end(&text);
             assert_eq!(ended.code, Some(1), "{path:?}: {}", ended.stderr);
-            assert!(
-                ended.stderr.contains(&path.display().to_string()) && ended.stderr.contains(why),
-                "{path:?}: {}",
-                ended.stderr
-            );
+            assert!(ended.stderr.contains(&path.display().to_string()) && ended.stderr.contains(why), "{path:?}: {}", ended.stderr);
         }
     }
     // A directory as /tmp is one serves: what is ours in it nobody else can replace.
@@ -341,9 +294,7 @@ fn in_own_mounts(setup: &str, configuration: impl FnOnce(&Path) -> Configuration
     let home = launch.home().to_owned();
     let inner = format!("set -e; H={}; {setup}; exec \"$@\"", home.display());
     let configuration = configuration(&home);
-    launch
-        .shell(&format!("exec unshare -m --propagation private bash -c '{inner}' bash \"$@\""))
-        .run(&configuration)
+    launch.shell(&format!("exec unshare -m --propagation private bash -c '{inner}' bash \"$@\"")).run(&configuration)
 }
 
 /// A path as the server sees it.
@@ -365,11 +316,7 @@ fn a_full_disk_loses_lines_tells_once_and_heals() {
     // L06
     let setup = "mkdir $H/full; mount -t tmpfs -o size=64k,mode=755 none $H/full; head -c 40000 /dev/zero > $H/full/ballast";
     let server = in_own_mounts(setup, |home| {
-        Configuration::of(&root.path()).log(&format!(
-            "access = {:?}\nerror = {:?}",
-            home.join("full/access.log"),
-            home.join("error.log")
-        ))
+        Configuration::of(&root.path()).log(&format!("access = {:?}\nerror = {:?}", home.join("full/access.log"), home.join("error.log")))
     });
     let full = seen_by(&server, &server.home().join("full"));
     let agent = format!("User-Agent: {}", "x".repeat(900));
@@ -395,12 +342,7 @@ fn a_full_disk_loses_lines_tells_once_and_heals() {
         let target = format!("GET /{number} ");
         assert_eq!(lines().iter().filter(|line| line.contains(&target)).count(), 1, "{target}");
     }
-    assert_eq!(
-        error_log(&server).matches("could not be written").count(),
-        1,
-        "{}",
-        error_log(&server)
-    );
+    assert_eq!(error_log(&server).matches("could not be written").count(), 1, "{}", error_log(&server));
 }
 
 #[test]
@@ -468,9 +410,8 @@ fn syslog_gets_lines_is_missed_while_it_is_away_and_found_again() {
     needs_root!();
     let root = Root::with_index();
     // L08: it is not there yet when the service starts.
-    let server = in_own_mounts(OWN_DEV, |_| {
-        Configuration::of(&root.path()).log("access = \"syslog\"\nerror = \"syslog\"\nlevel = \"info\"")
-    });
+    let server =
+        in_own_mounts(OWN_DEV, |_| Configuration::of(&root.path()).log("access = \"syslog\"\nerror = \"syslog\"\nlevel = \"info\""));
     server.get("/nobody-hears").must_be(&[404]);
     for round in 0..3 {
         let syslogd = Syslogd::start(server.home());

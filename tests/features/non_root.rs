@@ -11,11 +11,7 @@ fn served(root: &Root) -> Server {
 }
 
 fn user() -> u32 {
-    if crate::support::is_root() {
-        USER
-    } else {
-        nix::unistd::geteuid().as_raw()
-    }
+    if crate::support::is_root() { USER } else { nix::unistd::geteuid().as_raw() }
 }
 
 #[test]
@@ -32,10 +28,7 @@ fn an_ordinary_user_serves_a_directory() {
     server.get("/none").must_be(&[404]);
     server.get("/.env").must_be(&[404]);
     server.get("/../etc/passwd").must_be(&[400]);
-    assert_eq!(
-        server.ask("GET", "/dir/a.bin", &["Range: bytes=5-9"]).must_be(&[206]).body,
-        &body[5..10]
-    );
+    assert_eq!(server.ask("GET", "/dir/a.bin", &["Range: bytes=5-9"]).must_be(&[206]).body, &body[5..10]);
     let mut client = server.connect();
     client.send(request("GET", "/", &[]).repeat(100));
     for _ in 0..100 {
@@ -57,11 +50,7 @@ fn its_processes_are_confined() {
         for set in ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"] {
             assert_eq!(status_field(pid, set), "0000000000000000", "{pid}: {set}");
         }
-        assert!(
-            status_field(pid, "Uid").split_whitespace().all(|uid| uid == id),
-            "{pid}: {}",
-            status_field(pid, "Uid")
-        );
+        assert!(status_field(pid, "Uid").split_whitespace().all(|uid| uid == id), "{pid}: {}", status_field(pid, "Uid"));
     }
 }
 
@@ -71,9 +60,7 @@ fn a_dead_worker_is_replaced_and_the_end_is_clean() {
     let mut server = served(&root);
     let before = server.workers();
     signal(before[0], Signal::SIGKILL);
-    let back = wait_until(PATIENCE, || {
-        server.workers().len() == before.len() && !server.workers().contains(&before[0])
-    });
+    let back = wait_until(PATIENCE, || server.workers().len() == before.len() && !server.workers().contains(&before[0]));
     assert!(back.is_some(), "{:?}", server.processes());
     server.get("/").must_be(&[200]);
     assert_eq!(server.end(Signal::SIGTERM).code(), Some(0));
@@ -82,9 +69,7 @@ fn a_dead_worker_is_replaced_and_the_end_is_clean() {
 #[test]
 fn an_ordinary_user_runs_a_configuration() {
     let root = Root::with_index();
-    let server = Launch::new()
-        .user(USER)
-        .run(&Configuration::of(&root.path()).server("listen = [\"127.0.0.1:0\"]"));
+    let server = Launch::new().user(USER).run(&Configuration::of(&root.path()).server("listen = [\"127.0.0.1:0\"]"));
     server.get("/").must_be(&[200]);
     assert_eq!(server.wait_for_lines("access.log", 1).len(), 1);
 }
@@ -115,9 +100,7 @@ fn a_port_that_needs_privilege_is_refused_and_named() {
         return;
     }
     let root = Root::with_index();
-    let ended = Launch::new()
-        .user(USER)
-        .to_end(&["serve".into(), root.path().into(), "--listen".into(), "127.0.0.1:81".into()]);
+    let ended = Launch::new().user(USER).to_end(&["serve".into(), root.path().into(), "--listen".into(), "127.0.0.1:81".into()]);
     assert_eq!(ended.code, Some(1), "{ended:?}");
     assert!(ended.stderr.contains("127.0.0.1:81"), "{}", ended.stderr);
 }

@@ -56,26 +56,15 @@ fn a_bad_file_changes_nothing_and_the_command_says_where() {
     let workers = server.workers();
     // O07
     let text = fs::read_to_string(server.configuration()).unwrap();
-    fs::write(
-        server.configuration(),
-        format!("[limits]\nlisten_timeout = 1\n{}", text.replace("[limits]", "[limit]")),
-    )
-    .unwrap();
+    fs::write(server.configuration(), format!("[limits]\nlisten_timeout = 1\n{}", text.replace("[limits]", "[limit]"))).unwrap();
     let told = server.order(&["reload"]).must_fail().stderr;
     let place = format!("{}:2:1: unknown key \"listen_timeout\"", server.configuration().display());
     assert!(told.starts_with(&place), "{told}");
     server.must_be_well(&workers, "after a reload of a bad file");
-    assert!(
-        fs::read_to_string(server.home().join("error.log"))
-            .unwrap()
-            .contains("listen_timeout")
-    );
+    assert!(fs::read_to_string(server.home().join("error.log")).unwrap().contains("listen_timeout"));
     for (broken, what) in [
         (configuration.clone().site(&root.at("missing"), "name = [\"b\"]"), "missing"),
-        (
-            configuration.clone().log("access = \"/proc/none/a\"\nerror = \"/proc/none/e\""),
-            "/proc/none",
-        ),
+        (configuration.clone().log("access = \"/proc/none/a\"\nerror = \"/proc/none/e\""), "/proc/none"),
         (configuration.clone().server_also("# a port that is taken is tried below"), ""),
     ] {
         server.configure(&broken);
@@ -87,9 +76,7 @@ fn a_bad_file_changes_nothing_and_the_command_says_where() {
     }
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
-    let text = configuration
-        .text(server.home())
-        .replace("\"127.0.0.1:0\"", &format!("\"127.0.0.1:0\", \"{address}\""));
+    let text = configuration.text(server.home()).replace("\"127.0.0.1:0\"", &format!("\"127.0.0.1:0\", \"{address}\""));
     fs::write(server.configuration(), text).unwrap();
     let told = server.order(&["reload"]).must_fail().stderr;
     assert!(told.contains(&format!("listen on {address}")), "{told}");
@@ -122,22 +109,14 @@ fn what_needs_a_restart_is_refused_and_named() {
     assert!(server.order(&["reload"]).must_fail().stderr.contains("no service runs: connect"));
     signal(server.parent(), Signal::SIGHUP);
     let told = || fs::read_to_string(server.home().join("error.log")).unwrap();
-    assert!(
-        wait_until(PATIENCE, || told().contains("[server] control_socket was changed")).is_some(),
-        "{}",
-        told()
-    );
+    assert!(wait_until(PATIENCE, || told().contains("[server] control_socket was changed")).is_some(), "{}", told());
     server.must_be_well(&workers, "control_socket");
 }
 
 #[test]
 fn a_root_that_is_replaced_is_seen_without_a_reload() {
     let root = Root::new();
-    for (name, text) in [
-        ("../one/index.html", "one\n"),
-        ("../two/index.html", "two\n"),
-        ("../three/index.html", "three\n"),
-    ] {
+    for (name, text) in [("../one/index.html", "one\n"), ("../two/index.html", "two\n"), ("../three/index.html", "three\n")] {
         root.file(name, text);
     }
     let current = root.base().join("current");
@@ -205,25 +184,14 @@ fn a_hundred_reloads_under_load_fail_no_request_and_leak_nothing() {
             let start = Instant::now();
             server.order(&["reload"]).must_be_done();
             slowest = slowest.max(start.elapsed());
-            assert!(
-                !clients.iter().any(|client| client.is_finished()),
-                "a request failed at reload {number}"
-            );
+            assert!(!clients.iter().any(|client| client.is_finished()), "a request failed at reload {number}");
         }
         done.store(true, Ordering::Relaxed);
     });
     eprintln!("{requests:?} requests, the slowest reload took {slowest:?}");
     assert_eq!(generation(&server), 102);
-    assert!(
-        wait_until(PATIENCE, || server.processes().len() == 3).is_some(),
-        "{:?}",
-        server.processes()
-    );
-    assert!(
-        wait_until(PATIENCE, || descriptors(server.parent()) <= before).is_some(),
-        "{} of {before}",
-        descriptors(server.parent())
-    );
+    assert!(wait_until(PATIENCE, || server.processes().len() == 3).is_some(), "{:?}", server.processes());
+    assert!(wait_until(PATIENCE, || descriptors(server.parent()) <= before).is_some(), "{} of {before}", descriptors(server.parent()));
 }
 
 /// Reads the rest of a body of `length` bytes.
@@ -265,10 +233,7 @@ fn transfers_finish_across_a_reload_while_the_new_workers_serve() {
     root.file("new", "new\n");
     assert_eq!(server.get("/new").text(), "new\n");
     let status = server.order(&["status"]).must_be_done().stdout;
-    assert!(
-        status.contains("generation 1 draining") && status.contains("generation 2 serving"),
-        "{status}"
-    );
+    assert!(status.contains("generation 1 draining") && status.contains("generation 2 serving"), "{status}");
     assert_eq!(rest(&download, BIG), BIG);
     drop(download);
     let gone = || !server.order(&["status"]).stdout.contains("generation 1");
@@ -345,10 +310,7 @@ fn an_order_without_a_service_fails_and_says_where_it_looked() {
     let file = launch.write_configuration(&Configuration::of(&root.path()).text(launch.home()));
     for order in ["reload", "stop", "reopen", "status"] {
         let told = launch.to_end(&[order.into(), "-c".into(), file.clone().into()]).must_fail().stderr;
-        let expected = format!(
-            "anchorite: no service runs: connect \"{}\": ",
-            launch.home().join("control_socket").display()
-        );
+        let expected = format!("anchorite: no service runs: connect \"{}\": ", launch.home().join("control_socket").display());
         assert!(told.starts_with(&expected), "{told}");
     }
     // A socket that nobody listens at any more.
@@ -389,24 +351,12 @@ fn garbage_on_the_control_socket_does_no_harm() {
     let workers = server.workers();
     let before = descriptors(server.parent());
     let mut silent: Vec<_> = (0..40).map(|_| control(&server)).collect();
-    for garbage in [
-        b"x".to_vec(),
-        vec![0; 1],
-        b"rr".to_vec(),
-        b"reload\n".to_vec(),
-        pattern(16),
-        pattern(60_000),
-    ] {
+    for garbage in [b"x".to_vec(), vec![0; 1], b"rr".to_vec(), b"reload\n".to_vec(), pattern(16), pattern(60_000)] {
         silent.clear();
         let client = control(&server);
         nix::unistd::write(&client, &garbage).unwrap();
         let mut buffer = [0; 16];
-        assert_eq!(
-            nix::unistd::read(&client, &mut buffer).unwrap(),
-            0,
-            "{}",
-            garbage[..garbage.len().min(16)].escape_ascii()
-        );
+        assert_eq!(nix::unistd::read(&client, &mut buffer).unwrap(), 0, "{}", garbage[..garbage.len().min(16)].escape_ascii());
     }
     // One who asks and is gone before the answer.
     for _ in 0..50 {
@@ -415,11 +365,7 @@ fn garbage_on_the_control_socket_does_no_harm() {
     }
     assert!(wait_until(PATIENCE, || server.order(&["status"]).code == Some(0)).is_some());
     server.order(&["reload"]).must_be_done();
-    assert!(
-        wait_until(PATIENCE, || server.workers().len() == workers.len()).is_some(),
-        "{:?}",
-        server.processes()
-    );
+    assert!(wait_until(PATIENCE, || server.workers().len() == workers.len()).is_some(), "{:?}", server.processes());
     assert!(wait_until(PATIENCE, || descriptors(server.parent()) <= before).is_some());
     server.get("/").must_be(&[200]);
 }
@@ -435,26 +381,14 @@ fn a_second_start_fails_and_names_the_first() {
     let told = second.to_end(&arguments(server.configuration())).must_fail().stderr;
     assert!(told.contains(&format!("(pid {})", server.parent())), "{told}");
     let common = format!("pid_file = {:?}", server.home().join("pid_file"));
-    let told = second
-        .run_to_end(&Configuration::of(&root.path()).server_also(&common).text(second.home()))
-        .must_fail()
-        .stderr;
-    assert!(
-        told.contains("pid_file") && told.contains(&format!("(pid {})", server.parent())),
-        "{told}"
-    );
+    let told = second.run_to_end(&Configuration::of(&root.path()).server_also(&common).text(second.home())).must_fail().stderr;
+    assert!(told.contains("pid_file") && told.contains(&format!("(pid {})", server.parent())), "{told}");
     let text = Configuration::of(&root.path()).text(second.home());
-    let told = second
-        .run_to_end(&text.replace("127.0.0.1:0", &server.address().to_string()))
-        .must_fail()
-        .stderr;
+    let told = second.run_to_end(&text.replace("127.0.0.1:0", &server.address().to_string())).must_fail().stderr;
     assert!(told.contains(&format!("listen on {}", server.address())), "{told}");
     assert!(!second.home().join("control_socket").exists() && !second.home().join("pid_file").exists());
     server.order(&["status"]).must_be_done();
-    assert_eq!(
-        fs::read_to_string(server.home().join("pid_file")).unwrap().trim(),
-        server.parent().to_string()
-    );
+    assert_eq!(fs::read_to_string(server.home().join("pid_file")).unwrap().trim(), server.parent().to_string());
     server.must_be_well(&workers, "after three second starts");
 }
 
@@ -486,11 +420,7 @@ fn stale_files_are_replaced_and_links_are_refused() {
     fs::set_permissions(&open, fs::Permissions::from_mode(0o777)).unwrap();
     for key in ["pid_file", "control_socket"] {
         let line = format!("{key} = {:?}", open.join("x"));
-        let other = if key == "pid_file" {
-            "control_socket = \"\""
-        } else {
-            "pid_file = \"\""
-        };
+        let other = if key == "pid_file" { "control_socket = \"\"" } else { "pid_file = \"\"" };
         let text = configuration.clone().server_also(&line).server_also(other).text(launch.home());
         let told = launch.run_to_end(&text).must_fail().stderr;
         assert!(told.contains("other users can write it"), "{told}");
@@ -502,10 +432,7 @@ fn the_directory_of_socket_and_pid_file_is_made() {
     let root = Root::with_index();
     let launch = Launch::new();
     let place = launch.home().join("run");
-    let keys = [
-        format!("control_socket = {:?}", place.join("control_socket")),
-        format!("pid_file = {:?}", place.join("pid")),
-    ];
+    let keys = [format!("control_socket = {:?}", place.join("control_socket")), format!("pid_file = {:?}", place.join("pid"))];
     let server = launch.run(&Configuration::of(&root.path()).server_also(&keys.join("\n")));
     assert_eq!(place.metadata().unwrap().mode() & 0o7777, 0o755);
     server.order(&["status"]).must_be_done();

@@ -34,11 +34,7 @@ fn methods_that_change_things_are_405_and_change_nothing() {
     for method in ["POST", "PUT", "DELETE", "PATCH"] {
         for target in ["/a.txt", "/dir/", "/new.txt"] {
             let response = server.ask(method, target, &["Content-Length: 0"]);
-            assert!(
-                response.status == 405 || (target == "/new.txt" && response.status == 404),
-                "{method} {target}: {}",
-                response.status
-            );
+            assert!(response.status == 405 || (target == "/new.txt" && response.status == 404), "{method} {target}: {}", response.status);
             if response.status == 405 {
                 assert_eq!(allowed(response.field("Allow").unwrap()), ["GET", "HEAD", "OPTIONS"]);
             }
@@ -59,9 +55,7 @@ fn unknown_methods_are_501_and_methods_have_case() {
         server.ask(method, "/a.txt", &[]).must_be(&[501]);
     }
     let long = "A".repeat(5000);
-    server
-        .exchange(request(&long, "/a.txt", &["Connection: close"]), &long)
-        .must_be(&[400, 414, 501]);
+    server.exchange(request(&long, "/a.txt", &["Connection: close"]), &long).must_be(&[400, 414, 501]);
     for method in ["G(T", "GE\"T", "G\u{e9}T"] {
         server.exchange(request(method, "/a.txt", &[]), "GET").must_be(&[400]);
     }
@@ -73,9 +67,7 @@ fn trace_never_echoes_and_connect_never_tunnels() {
     // F23
     let trace = server.ask("TRACE", "/", &["Cookie: secret=1"]).must_be(&[405, 501]);
     assert!(!trace.text().contains("secret"), "{}", shown(&trace.body));
-    server
-        .exchange("CONNECT a:80 HTTP/1.1\r\nHost: a:80\r\nConnection: close\r\n\r\n", "CONNECT")
-        .must_be(&[405, 501]);
+    server.exchange("CONNECT a:80 HTTP/1.1\r\nHost: a:80\r\nConnection: close\r\n\r\n", "CONNECT").must_be(&[405, 501]);
 }
 
 #[test]
@@ -92,11 +84,7 @@ fn a_body_nobody_reads_never_becomes_a_request() {
         client.send(&bytes);
         client.response(method).must_be(&[status]);
         let next = client.response("GET").must_be(&[200]);
-        assert!(
-            next.text().contains("inner"),
-            "{method}: the next answer is to the next request: {}",
-            next.text()
-        );
+        assert!(next.text().contains("inner"), "{method}: the next answer is to the next request: {}", next.text());
     }
     server.must_be_well(&workers, "bodies nobody reads");
 }

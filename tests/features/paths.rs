@@ -164,10 +164,7 @@ fn a_redirect_never_leads_to_another_host() {
         }
     }
     // A Host of the client's choice must not turn into markup or another scheme.
-    let response = server.exchange(
-        "GET /sub HTTP/1.1\r\nHost: a\r\nX-Forwarded-Host: evil\r\nConnection: close\r\n\r\n",
-        "GET",
-    );
+    let response = server.exchange("GET /sub HTTP/1.1\r\nHost: a\r\nX-Forwarded-Host: evil\r\nConnection: close\r\n\r\n", "GET");
     assert!(!response.field("Location").unwrap().contains("evil"));
 }
 

@@ -40,9 +40,7 @@ fn no_line_is_lost_doubled_or_torn_while_logs_are_rotated_a_hundred_times() {
         let rotated = (0..ROTATIONS).map(|number| server.home().join(format!("access.log.{number}")));
         rotated.chain([log.clone()]).map(|path| fs::read_to_string(path).unwrap()).collect()
     };
-    wait_until(PATIENCE, || {
-        read().iter().map(|text| text.lines().count()).sum::<usize>() >= REQUESTS
-    });
+    wait_until(PATIENCE, || read().iter().map(|text| text.lines().count()).sum::<usize>() >= REQUESTS);
     std::thread::sleep(Duration::from_millis(200));
     let mut seen: BTreeMap<String, usize> = BTreeMap::new();
     let mut used = 0;
@@ -57,14 +55,7 @@ fn no_line_is_lost_doubled_or_torn_while_logs_are_rotated_a_hundred_times() {
     }
     assert_eq!(seen.values().sum::<usize>(), REQUESTS, "{seen:?}");
     // Every client goes through the addresses in turn: each was asked for equally often, give or take a turn of each.
-    assert!(
-        seen.len() == 8 && seen.values().all(|count| count.abs_diff(REQUESTS / 8) <= 16),
-        "{seen:?}"
-    );
+    assert!(seen.len() == 8 && seen.values().all(|count| count.abs_diff(REQUESTS / 8) <= 16), "{seen:?}");
     assert!(used > 20, "only {used} files were written to: the load ended too soon");
-    assert!(
-        !fs::read_to_string(server.home().join("error.log"))
-            .unwrap_or_default()
-            .contains("lost")
-    );
+    assert!(!fs::read_to_string(server.home().join("error.log")).unwrap_or_default().contains("lost"));
 }

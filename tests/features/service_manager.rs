@@ -20,15 +20,10 @@ fn receive(manager: &UnixDatagram) -> String {
 fn told(manager: &UnixDatagram, server: &mut Server) {
     manager.set_read_timeout(Some(PATIENCE)).unwrap();
     let ready = receive(manager);
-    assert!(
-        ready.starts_with(&format!("READY=1\nMAINPID={}\nSTATUS=", server.parent())),
-        "{ready}"
-    );
+    assert!(ready.starts_with(&format!("READY=1\nMAINPID={}\nSTATUS=", server.parent())), "{ready}");
     server.order(&["reload"]).must_be_done();
     let reloading = receive(manager);
-    let time = reloading
-        .strip_prefix("RELOADING=1\nMONOTONIC_USEC=")
-        .and_then(|rest| rest.split('\n').next());
+    let time = reloading.strip_prefix("RELOADING=1\nMONOTONIC_USEC=").and_then(|rest| rest.split('\n').next());
     assert!(time.is_some_and(|usec| usec.parse::<u64>().unwrap() > 0), "{reloading}");
     assert!(receive(manager).starts_with("READY=1\n"));
     let text = std::fs::read_to_string(server.configuration()).unwrap();
@@ -61,9 +56,7 @@ fn a_watchdog_gets_a_sign_of_life_at_half_its_time() {
     let path = launch.home().join("notify");
     let manager = UnixDatagram::bind(&path).unwrap();
     manager.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
-    let launch = launch
-        .environment("NOTIFY_SOCKET", path.to_str().unwrap())
-        .environment("WATCHDOG_USEC", "400000");
+    let launch = launch.environment("NOTIFY_SOCKET", path.to_str().unwrap()).environment("WATCHDOG_USEC", "400000");
     let _server = launch.run(&Configuration::of(&root.path()));
     let beats = (0..8).map(|_| receive(&manager)).filter(|text| text == "WATCHDOG=1\n").count();
     assert!(beats >= 6, "{beats}");
@@ -121,11 +114,7 @@ fn sockets_that_are_handed_over_are_served_and_stay_through_a_reload() {
     let file = launch.write_configuration(&text);
     let server = launch.start(&["run".into(), "-c".into(), file.into()]);
     drop(listener);
-    assert!(
-        server.addresses().len() == 2 && server.addresses().contains(&address),
-        "{:?}",
-        server.addresses()
-    );
+    assert!(server.addresses().len() == 2 && server.addresses().contains(&address), "{:?}", server.addresses());
     for _ in 0..2 {
         for address in server.addresses() {
             let mut client = crate::support::Client::connect(*address);
@@ -141,28 +130,15 @@ fn a_socket_that_no_address_names_is_refused() {
     let root = Root::with_index();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let launch = handing_over(&[&listener]);
-    let told = launch
-        .run_to_end(&Configuration::of(&root.path()).text(launch.home()))
-        .must_fail()
-        .stderr;
-    assert!(
-        told.contains(&format!("a socket at \"{}\"", listener.local_addr().unwrap())),
-        "{told}"
-    );
+    let told = launch.run_to_end(&Configuration::of(&root.path()).text(launch.home())).must_fail().stderr;
+    assert!(told.contains(&format!("a socket at \"{}\"", listener.local_addr().unwrap())), "{told}");
     let datagram = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let launch = handing_over(&[&datagram]);
-    let told = launch
-        .run_to_end(&Configuration::of(&root.path()).text(launch.home()))
-        .must_fail()
-        .stderr;
+    let told = launch.run_to_end(&Configuration::of(&root.path()).text(launch.home())).must_fail().stderr;
     assert!(told.contains("inherited descriptor 3: not a stream socket that listens"), "{told}");
     // Meant for another process: closed, not taken.
     let line = "export LISTEN_PID=1 LISTEN_FDS=1; exec \"$@\"";
-    Launch::new()
-        .shell(line)
-        .run(&Configuration::of(&root.path()))
-        .get("/")
-        .must_be(&[200]);
+    Launch::new().shell(line).run(&Configuration::of(&root.path())).get("/").must_be(&[200]);
 }
 
 #[test]
@@ -174,23 +150,14 @@ fn a_socket_with_a_path_is_served_and_its_clients_are_called_unix() {
     let file = launch.write_configuration(&text.replace("\"127.0.0.1:0\"", &format!("\"127.0.0.1:0\", \"unix:{}\"", path.display())));
     let server = launch.start(&["run".into(), "-c".into(), file.into()]);
     let metadata = path.metadata().unwrap();
-    assert!(
-        metadata.file_type().is_socket() && metadata.mode() & 0o666 == 0o666,
-        "{:o}",
-        metadata.mode()
-    );
+    assert!(metadata.file_type().is_socket() && metadata.mode() & 0o666 == 0o666, "{:o}", metadata.mode());
     let ask = || {
         let mut client = UnixStream::connect(&path).unwrap();
         client.set_read_timeout(Some(PATIENCE)).unwrap();
-        client
-            .write_all(&crate::support::request("GET", "/", &["Connection: close"]))
-            .unwrap();
+        client.write_all(&crate::support::request("GET", "/", &["Connection: close"])).unwrap();
         let mut answer = String::new();
         client.read_to_string(&mut answer).unwrap();
-        assert!(
-            answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("\r\n\r\nindex\n"),
-            "{answer}"
-        );
+        assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("\r\n\r\nindex\n"), "{answer}");
     };
     ask();
     let lines = server.wait_for_lines("access.log", 1);

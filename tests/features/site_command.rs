@@ -29,21 +29,11 @@ fn a_site_is_enabled_and_disabled_by_a_relative_link() {
     let said = site(&launch, &["enable", "blog"]).must_be_done();
     assert!(said.stdout.contains("anchorite reload") && said.stderr.is_empty(), "{said:?}");
     assert_eq!(fs::read_link(&link).unwrap(), Path::new("../sites-available/blog.toml"));
-    assert!(
-        site(&launch, &["enable", "blog.toml"])
-            .must_be_done()
-            .stdout
-            .contains("already enabled")
-    );
+    assert!(site(&launch, &["enable", "blog.toml"]).must_be_done().stdout.contains("already enabled"));
     assert_eq!(site(&launch, &["list"]).must_be_done().stdout, "blog: enabled\nshop: disabled\n");
     site(&launch, &["disable", "blog.toml"]).must_be_done();
     assert!(link.symlink_metadata().is_err());
-    assert!(
-        site(&launch, &["disable", "blog"])
-            .must_be_done()
-            .stdout
-            .contains("already disabled")
-    );
+    assert!(site(&launch, &["disable", "blog"]).must_be_done().stdout.contains("already disabled"));
     assert_eq!(site(&launch, &["list"]).must_be_done().stdout, "blog: disabled\nshop: disabled\n");
 }
 
@@ -73,13 +63,7 @@ fn names_are_names_and_not_paths() {
     fs::write(launch.home().join("outside.toml"), "").unwrap();
     for name in ["../outside", "/etc/passwd", ".hidden", "..", "", "a/b"] {
         for order in ["enable", "disable"] {
-            assert!(
-                site(&launch, &[order, name])
-                    .must_fail()
-                    .stderr
-                    .contains("is not the name of a site"),
-                "{name}"
-            );
+            assert!(site(&launch, &[order, name]).must_fail().stderr.contains("is not the name of a site"), "{name}");
         }
     }
     let told = site(&launch, &["enable", "blgo"]).must_fail().stderr;

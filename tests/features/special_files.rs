@@ -19,11 +19,7 @@ fn a_fifo_is_403_at_once_with_and_without_a_writer() {
     }
     assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
     // With a reader of ours, so that a writer can be there too; what is written stays in the pipe.
-    let mut reader = std::fs::OpenOptions::new()
-        .read(true)
-        .custom_flags(nix::libc::O_NONBLOCK)
-        .open(&fifo)
-        .unwrap();
+    let mut reader = std::fs::OpenOptions::new().read(true).custom_flags(nix::libc::O_NONBLOCK).open(&fifo).unwrap();
     let mut writer = std::fs::OpenOptions::new().write(true).open(&fifo).unwrap();
     std::io::Write::write_all(&mut writer, b"kept").unwrap();
     server.get("/pipe").must_be(&[403]);
@@ -59,12 +55,7 @@ fn device_nodes_are_refused() {
     // U05: /dev/zero and a null device.
     let made = [("zero", 5), ("null", 3)].map(|(name, minor)| {
         let mode = nix::sys::stat::Mode::from_bits_truncate(0o666);
-        nix::sys::stat::mknod(
-            &root.at(name),
-            nix::sys::stat::SFlag::S_IFCHR,
-            mode,
-            nix::sys::stat::makedev(1, minor),
-        )
+        nix::sys::stat::mknod(&root.at(name), nix::sys::stat::SFlag::S_IFCHR, mode, nix::sys::stat::makedev(1, minor))
     });
     if made.iter().any(Result::is_err) {
         eprintln!("skipped: no device nodes can be made here: {made:?}");

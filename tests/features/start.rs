@@ -32,14 +32,7 @@ fn the_roles_are_there_with_their_titles() {
     let titles: Vec<_> = server.processes().into_iter().map(|process| process.title).collect();
     assert!(titles.iter().any(|title| title.starts_with("anchorite: log")), "{titles:?}");
     for number in 0..server.workers().len() {
-        assert_eq!(
-            titles
-                .iter()
-                .filter(|title| **title == format!("anchorite: worker {number}"))
-                .count(),
-            1,
-            "{titles:?}"
-        );
+        assert_eq!(titles.iter().filter(|title| **title == format!("anchorite: worker {number}")).count(), 1, "{titles:?}");
     }
     let own = std::fs::read(format!("/proc/{}/cmdline", server.parent())).unwrap();
     assert!(own.starts_with(b"anchorite: parent"), "{}", own.escape_ascii());
@@ -91,10 +84,7 @@ fn closed_standard_descriptors_do_no_harm() {
 fn inherited_descriptors_are_closed() {
     let root = Root::with_index();
     let leak = root.file("../leak", "inherited");
-    let line = format!(
-        "for number in $(seq 20 119); do eval \"exec $number<{}\"; done; exec \"$@\"",
-        leak.display()
-    );
+    let line = format!("for number in $(seq 20 119); do eval \"exec $number<{}\"; done; exec \"$@\"", leak.display());
     // O13
     let server = Launch::new().shell(&line).serve(&root.path());
     server.get("/").must_be(&[200]);
@@ -103,10 +93,7 @@ fn inherited_descriptors_are_closed() {
         return;
     }
     assert!(!server.processes().is_empty());
-    let parent = crate::support::Process {
-        title: "the parent".to_owned(),
-        pid: server.parent(),
-    };
+    let parent = crate::support::Process { title: "the parent".to_owned(), pid: server.parent() };
     for process in server.processes().into_iter().chain([parent]) {
         let links: Vec<_> = std::fs::read_dir(format!("/proc/{}/fd", process.pid))
             .unwrap()

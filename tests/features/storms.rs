@@ -18,11 +18,7 @@ fn storms_of_signals_leave_the_service_well() {
     }
     server.get("/").must_be(&[200]);
     server.order(&["reload"]).must_be_done();
-    assert!(
-        wait_until(PATIENCE, || server.workers().len() == 2).is_some(),
-        "{:?}",
-        server.processes()
-    );
+    assert!(wait_until(PATIENCE, || server.workers().len() == 2).is_some(), "{:?}", server.processes());
     server.get("/").must_be(&[200]);
 }
 
@@ -35,11 +31,7 @@ fn signals_while_it_starts_end_it_or_are_ignored() {
         start.elapsed()
     };
     // O09: at many moments of the start. Before the signals are blocked, a signal has its default meaning.
-    for (step, which) in (1..=12).zip(
-        [Signal::SIGHUP, Signal::SIGTERM, Signal::SIGINT, Signal::SIGUSR1]
-            .into_iter()
-            .cycle(),
-    ) {
+    for (step, which) in (1..=12).zip([Signal::SIGHUP, Signal::SIGTERM, Signal::SIGINT, Signal::SIGUSR1].into_iter().cycle()) {
         let launch = Launch::new();
         let file = launch.write_configuration(&Configuration::of(&root.path()).text(launch.home()));
         let mut server = launch.spawn(&["run".into(), "-c".into(), file.into()]);

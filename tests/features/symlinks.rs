@@ -78,10 +78,7 @@ fn check(server: &Server, policy: &str, right: impl Fn(&str, u16) -> Vec<u16>) {
         if !right.contains(&response.status) {
             wrong.push(format!("{policy}: {target}: {}, not {right:?}", response.status));
         }
-        assert!(
-            !String::from_utf8_lossy(&response.body).contains(SECRET),
-            "{policy}: {target} leaked"
-        );
+        assert!(!String::from_utf8_lossy(&response.body).contains(SECRET), "{policy}: {target} leaked");
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     server.get("/file.txt").must_be(&[200]);
@@ -130,11 +127,7 @@ fn owner_refuses_links_of_others() {
         ("theirs-to-directory", "their-directory", OTHER),
         ("first", "theirs-to-mine", 0),
         ("theirs-to-outside", "../outside/secret", OTHER),
-        (
-            "theirs-to-outside-absolute",
-            root.base().join("outside/secret").to_str().unwrap(),
-            OTHER,
-        ),
+        ("theirs-to-outside-absolute", root.base().join("outside/secret").to_str().unwrap(), OTHER),
     ] {
         let link = root.link(name, target);
         lchown(link, Some(owner), Some(owner)).unwrap();

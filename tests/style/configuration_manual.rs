@@ -32,11 +32,7 @@ fn described(manual: &str) -> Vec<Described> {
         }
         let Some(table) = &table else { continue };
         if let Some(key) = line.strip_prefix(".It Ic ").and_then(|rest| rest.split(' ').next()) {
-            found.push(Described {
-                table: table.clone(),
-                key: key.to_owned(),
-                default: None,
-            });
+            found.push(Described { table: table.clone(), key: key.to_owned(), default: None });
         }
         if let (Some(rest), Some(last)) = (line.strip_prefix("Default:"), found.last_mut()) {
             last.default = default(rest.trim(), lines.peek().copied().unwrap_or(""));
@@ -95,20 +91,12 @@ fn the_defaults_of_the_manual_are_those_of_the_code() {
     tables.get_mut("server").unwrap().push_str("group = \"anchorite\"\n");
     tables.get_mut("site").unwrap().push_str("root = \"/srv/www\"\n");
     let header = |table: &str| {
-        if table == "site" {
-            "[[site]]".to_owned()
-        } else {
-            format!("[{table}]")
-        }
+        if table == "site" { "[[site]]".to_owned() } else { format!("[{table}]") }
     };
     let text: String = tables.iter().map(|(table, keys)| format!("{}\n{keys}\n", header(table))).collect();
     let file = Path::new("/etc/anchorite/anchorite.toml");
     let written = parse(&text, file).unwrap_or_else(|faults| panic!("{faults}"));
-    assert_eq!(
-        written,
-        parse("[[site]]\nroot = \"/srv/www\"\n", file).unwrap(),
-        "left: the manual; right: the code"
-    );
+    assert_eq!(written, parse("[[site]]\nroot = \"/srv/www\"\n", file).unwrap(), "left: the manual; right: the code");
 }
 
 #[test]

@@ -1,9 +1,5 @@
 //! The house rules, checked: rooms and their floors, sizes, and documents that say what the code does.
-#![expect(
-    clippy::panic,
-    clippy::disallowed_methods,
-    reason = "a test ends by panicking, and runs the program and mandoc"
-)]
+#![expect(clippy::panic, clippy::disallowed_methods, reason = "a test ends by panicking, and runs the program and mandoc")]
 
 mod configuration_manual;
 mod policy_documents;

@@ -41,11 +41,7 @@ fn calls(policy: &Policy) -> String {
 }
 
 fn messages(policy: &Policy) -> String {
-    let texts: Vec<String> = policy
-        .messages
-        .iter()
-        .map(|grant| format!("`{}`: {}", grant.name, grant.reason))
-        .collect();
+    let texts: Vec<String> = policy.messages.iter().map(|grant| format!("`{}`: {}", grant.name, grant.reason)).collect();
     texts.join("; ")
 }
 
@@ -87,10 +83,7 @@ fn between_markers(document: &str) -> String {
 
 fn compare(document: &str, wanted: &str) {
     let found = between_markers(document);
-    assert!(
-        found == wanted,
-        "{document}: between the markers should stand:\n{wanted}\nand not:\n{found}"
-    );
+    assert!(found == wanted, "{document}: between the markers should stand:\n{wanted}\nand not:\n{found}");
 }
 
 #[test]

@@ -7,15 +7,8 @@ use std::process::Command;
 
 /// Everything that users and auditors read.
 fn documents() -> Vec<PathBuf> {
-    let mut documents: Vec<PathBuf> = [
-        "README.md",
-        "SECURITY.md",
-        "CHANGELOG.md",
-        "policy/README.md",
-        "tests/bench/README.md",
-    ]
-    .map(PathBuf::from)
-    .to_vec();
+    let mut documents: Vec<PathBuf> =
+        ["README.md", "SECURITY.md", "CHANGELOG.md", "policy/README.md", "tests/bench/README.md"].map(PathBuf::from).to_vec();
     for section in ["5", "7", "8"] {
         documents.extend(files("man", &format!(".{section}")));
     }
@@ -32,9 +25,7 @@ fn quoted(text: &str) -> Vec<&str> {
 /// Paths of this repository, perhaps with `::name` of a test behind them.
 fn is_reference(word: &str) -> bool {
     let is_path = word.chars().all(|c| c.is_ascii_alphanumeric() || "/_.-:".contains(c));
-    let begins = ["tests/", "src/", "policy/", "man/", ".ci/"]
-        .iter()
-        .any(|folder| word.starts_with(folder));
+    let begins = ["tests/", "src/", "policy/", "man/", ".ci/"].iter().any(|folder| word.starts_with(folder));
     is_path && (begins || word.ends_with(".md"))
 }
 
@@ -63,10 +54,7 @@ fn every_boundary_has_its_threats_its_mitigation_and_its_tests() {
     for section in boundaries {
         let title = section.lines().next().unwrap_or("");
         let tests = section.split("*Tests.*").nth(1).unwrap_or("");
-        assert!(
-            section.contains("*Mitigation.*") && quoted(tests).iter().any(|word| word.starts_with("tests/")),
-            "{title}"
-        );
+        assert!(section.contains("*Mitigation.*") && quoted(tests).iter().any(|word| word.starts_with("tests/")), "{title}");
     }
 }
 
@@ -89,11 +77,7 @@ fn the_cases_of_a_hijacked_worker_are_where_the_table_says() {
 fn the_quick_start_is_two_commands_that_exist() {
     let text = read("README.md");
     let block = text.split("```").nth(1).expect("the page has code");
-    let commands: Vec<&str> = block
-        .lines()
-        .skip(1)
-        .filter_map(|line| Some(line.split('#').next()?.trim()))
-        .collect();
+    let commands: Vec<&str> = block.lines().skip(1).filter_map(|line| Some(line.split('#').next()?.trim())).collect();
     assert_eq!(commands, ["cargo run --release -- serve .", "tests/run"]);
     assert!(repository().join("tests/run").exists());
 }
@@ -101,11 +85,7 @@ fn the_quick_start_is_two_commands_that_exist() {
 #[test]
 fn the_configuration_of_the_readme_is_accepted() {
     let text = read("README.md");
-    let block = text
-        .split("```toml\n")
-        .nth(1)
-        .and_then(|rest| rest.split("```").next())
-        .expect("the page has a configuration");
+    let block = text.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).expect("the page has a configuration");
     anchorite::config::parse(block, std::path::Path::new("/etc/anchorite/site.toml")).unwrap_or_else(|faults| panic!("{faults}"));
 }
 
@@ -113,12 +93,7 @@ fn the_configuration_of_the_readme_is_accepted() {
 fn manuals_are_clean() {
     let manuals: Vec<PathBuf> = documents().into_iter().filter(|path| path.starts_with("man")).collect();
     assert!(manuals.len() >= 3);
-    match Command::new("mandoc")
-        .args(["-T", "lint", "-W", "warning"])
-        .args(&manuals)
-        .current_dir(repository())
-        .output()
-    {
+    match Command::new("mandoc").args(["-T", "lint", "-W", "warning"]).args(&manuals).current_dir(repository()).output() {
         Ok(output) => assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout)),
         Err(fault) if fault.kind() == std::io::ErrorKind::NotFound => eprintln!("mandoc is not here: not checked"),
         Err(fault) => panic!("mandoc: {fault}"),
@@ -132,11 +107,7 @@ fn help(arguments: &[&str]) -> String {
 
 /// First words of the lines of a section of a help text.
 fn section(help: &str, title: &str) -> Vec<String> {
-    let lines = help
-        .lines()
-        .skip_while(|line| *line != title)
-        .skip(1)
-        .take_while(|line| line.starts_with("  "));
+    let lines = help.lines().skip_while(|line| *line != title).skip(1).take_while(|line| line.starts_with("  "));
     lines.map(str::trim).map(str::to_owned).collect()
 }
 
@@ -148,18 +119,13 @@ fn commands() -> BTreeSet<String> {
 /// `-x` and `--long` at the beginning of a line of a help text.
 fn options(help: &str) -> BTreeSet<String> {
     let lines = section(help, "Options:");
-    let words = lines
-        .iter()
-        .flat_map(|line| line.split_whitespace().take_while(|word| word.starts_with('-')));
+    let words = lines.iter().flat_map(|line| line.split_whitespace().take_while(|word| word.starts_with('-')));
     words.map(|word| word.trim_end_matches(',').to_owned()).collect()
 }
 
 /// What the `.It` lines that begin with this macro describe: `Cm serve` a command, `Fl h , Fl Fl help` two names of an option.
 fn items(manual: &str, begin: &str) -> BTreeSet<String> {
-    let lines = manual
-        .lines()
-        .filter_map(|line| line.strip_prefix(".It "))
-        .filter(|line| line.starts_with(begin));
+    let lines = manual.lines().filter_map(|line| line.strip_prefix(".It ")).filter(|line| line.starts_with(begin));
     let names = |line: &str| -> Vec<String> {
         let line = line.replace("Fl Fl ", "--").replace("Fl ", "-");
         let words = line.split_whitespace().filter(|word| *word != ",").map(str::to_owned);
@@ -179,16 +145,10 @@ fn the_manual_has_the_commands_and_options_of_the_program_and_no_others() {
     let mut known = options(&help(&[]));
     for command in &commands {
         let of_command = options(&help(&[command]));
-        let line = manual
-            .lines()
-            .find(|line| line.starts_with(&format!(".It Cm {command}")))
-            .unwrap_or("");
+        let line = manual.lines().find(|line| line.starts_with(&format!(".It Cm {command}"))).unwrap_or("");
         let line = line.replace("Fl Fl ", "--").replace("Fl ", "-");
         for option in of_command.iter().filter(|option| !["-h", "--help"].contains(&option.as_str())) {
-            assert!(
-                line.split_whitespace().any(|word| word == option),
-                "{command}: {option} is not in \"{line}\""
-            );
+            assert!(line.split_whitespace().any(|word| word == option), "{command}: {option} is not in \"{line}\"");
         }
         known.extend(of_command);
     }
@@ -197,13 +157,7 @@ fn the_manual_has_the_commands_and_options_of_the_program_and_no_others() {
 
 #[test]
 fn documents_say_nothing_of_how_they_were_made() {
-    let words = [
-        concat!("/wo", "rk/"),
-        concat!("issue", " #"),
-        concat!("sess", "ion"),
-        concat!("work", "tree"),
-        concat!("/ho", "me/"),
-    ];
+    let words = [concat!("/wo", "rk/"), concat!("issue", " #"), concat!("sess", "ion"), concat!("work", "tree"), concat!("/ho", "me/")];
     for document in documents() {
         let text = read(&document).to_lowercase();
         for word in words {
@@ -211,11 +165,7 @@ fn documents_say_nothing_of_how_they_were_made() {
         }
     }
     let sources = ["src", "tests", "policy"].iter().flat_map(|folder| files(folder, ""));
-    for path in sources.filter(|path| {
-        ["rs", "toml", "json", "md"]
-            .iter()
-            .any(|kind| path.extension().is_some_and(|e| e == *kind))
-    }) {
+    for path in sources.filter(|path| ["rs", "toml", "json", "md"].iter().any(|kind| path.extension().is_some_and(|e| e == *kind))) {
         let text = read(&path);
         for word in &words[..2] {
             assert!(!text.contains(word), "{} says \"{word}\"", path.display());

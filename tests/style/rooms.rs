@@ -24,11 +24,7 @@ fn module(path: &Path) -> Vec<String> {
 
 /// Every file but `main.rs` by its module.
 fn modules() -> BTreeMap<Vec<String>, PathBuf> {
-    files("src", ".rs")
-        .into_iter()
-        .filter(|path| path != Path::new("src/main.rs"))
-        .map(|path| (module(&path), path))
-        .collect()
+    files("src", ".rs").into_iter().filter(|path| path != Path::new("src/main.rs")).map(|path| (module(&path), path)).collect()
 }
 
 /// The uses in one file: `use` declarations that re-export nothing, and paths in code that begin with `crate` or `super`, or in
@@ -59,15 +55,7 @@ fn uses(path: &Path) -> Vec<Use> {
             }
         }
     }
-    paths
-        .into_iter()
-        .filter_map(|names| {
-            Some(Use {
-                from: path.to_owned(),
-                path: from_root(&here, &children, names)?,
-            })
-        })
-        .collect()
+    paths.into_iter().filter_map(|names| Some(Use { from: path.to_owned(), path: from_root(&here, &children, names)? })).collect()
 }
 
 /// A tree of a `use` declaration as whole paths.
@@ -135,11 +123,7 @@ fn all_uses() -> Vec<Use> {
 /// The floor of each room, from the top, as `src/lib.rs` draws them.
 fn floors() -> BTreeMap<String, usize> {
     let tour = read("src/lib.rs");
-    let drawing = tour
-        .split("//! ```text\n")
-        .nth(1)
-        .and_then(|rest| rest.split("//! ```").next())
-        .expect("the floors are drawn");
+    let drawing = tour.split("//! ```text\n").nth(1).and_then(|rest| rest.split("//! ```").next()).expect("the floors are drawn");
     let rooms = drawing.lines().enumerate().flat_map(|(floor, line)| {
         let rooms = line.trim_start_matches("//!").split_whitespace();
         rooms.map(move |room| (room.to_owned(), floor)).collect::<Vec<_>>()
@@ -149,51 +133,28 @@ fn floors() -> BTreeMap<String, usize> {
 
 /// The room that a file belongs to.
 fn room(path: &Path) -> String {
-    module(path)
-        .into_iter()
-        .next()
-        .unwrap_or_else(|| path.file_stem().expect("a file has a name").to_string_lossy().into_owned())
+    module(path).into_iter().next().unwrap_or_else(|| path.file_stem().expect("a file has a name").to_string_lossy().into_owned())
 }
 
 #[test]
 fn every_room_has_its_floor_and_every_floor_its_rooms() {
     let mut drawn: Vec<String> = floors().into_keys().collect();
-    let rooms: BTreeSet<String> = files("src", ".rs")
-        .iter()
-        .map(|path| room(path))
-        .filter(|room| room != "lib")
-        .collect();
+    let rooms: BTreeSet<String> = files("src", ".rs").iter().map(|path| room(path)).filter(|room| room != "lib").collect();
     drawn.sort();
     assert_eq!(drawn, rooms.into_iter().collect::<Vec<_>>());
 }
 
 #[test]
 fn the_parser_finds_the_uses() {
-    let found: Vec<String> = all_uses()
-        .iter()
-        .filter(|found| found.from == Path::new("src/parent/child.rs"))
-        .map(|found| found.path.join("::"))
-        .collect();
-    for wanted in [
-        "parent::cell::Cells",
-        "parent::verify",
-        "parent::verify::Expected",
-        "ipc::Channel",
-        "sys::process::Start",
-        "role::Layer",
-    ] {
+    let found: Vec<String> =
+        all_uses().iter().filter(|found| found.from == Path::new("src/parent/child.rs")).map(|found| found.path.join("::")).collect();
+    for wanted in
+        ["parent::cell::Cells", "parent::verify", "parent::verify::Expected", "ipc::Channel", "sys::process::Start", "role::Layer"]
+    {
         assert!(found.iter().any(|path| path == wanted), "{wanted} in {found:#?}");
     }
-    assert!(
-        all_uses()
-            .iter()
-            .any(|found| found.from == Path::new("src/cli/mod.rs") && found.path.join("::") == "cli::serve::main")
-    );
-    assert!(
-        all_uses()
-            .iter()
-            .any(|found| found.from == Path::new("src/main.rs") && found.path[0] == "cli")
-    );
+    assert!(all_uses().iter().any(|found| found.from == Path::new("src/cli/mod.rs") && found.path.join("::") == "cli::serve::main"));
+    assert!(all_uses().iter().any(|found| found.from == Path::new("src/main.rs") && found.path[0] == "cli"));
 }
 
 #[test]
@@ -207,9 +168,7 @@ fn a_room_uses_only_rooms_on_floors_below_its_own() {
         if here == *there || here == "lib" {
             continue;
         }
-        let floor = floors
-            .get(there)
-            .unwrap_or_else(|| panic!("{} uses {path:?}, which is no room", from.display()));
+        let floor = floors.get(there).unwrap_or_else(|| panic!("{} uses {path:?}, which is no room", from.display()));
         if *floor <= floors[&here] {
             wrong.push(format!("{} uses {}", from.display(), path.join("::")));
         }
@@ -258,9 +217,7 @@ fn unsafe_stays_in_its_fence() {
     for path in files("src", ".rs") {
         let code = without_comments(&read(&path));
         let fenced = path.starts_with("src/sys");
-        let begins = code
-            .split(|c: char| !(c.is_alphanumeric() || c == '_'))
-            .any(|word| word == "unsafe");
+        let begins = code.split(|c: char| !(c.is_alphanumeric() || c == '_')).any(|word| word == "unsafe");
         assert!(fenced || !begins, "{} holds unsafe code", path.display());
         let is_room = path.file_name().is_some_and(|name| name == "mod.rs") && path.iter().count() == 3;
         if is_room || path == Path::new("src/main.rs") {

@@ -33,9 +33,7 @@ fn rules(document: &Value, rename: bool) -> BTreeMap<String, (String, Value)> {
                 continue;
             }
             let other = RENAMED.iter().find(|(old, _)| rename && *old == name).map_or(name, |(_, new)| new);
-            rules
-                .entry(other.to_owned())
-                .or_insert_with(|| (list.to_owned(), rule["args"].clone()));
+            rules.entry(other.to_owned()).or_insert_with(|| (list.to_owned(), rule["args"].clone()));
         }
     }
     rules
@@ -55,11 +53,7 @@ fn both_architectures_have_a_file_for_the_same_roles() {
 fn both_architectures_have_the_same_rules() {
     for role in roles() {
         let (x86_64, aarch64) = (document("x86_64", &role), document("aarch64", &role));
-        assert_eq!(
-            rules(&x86_64, true),
-            rules(&aarch64, false),
-            "{role}; left: x86_64, renamed; right: aarch64"
-        );
+        assert_eq!(rules(&x86_64, true), rules(&aarch64, false), "{role}; left: x86_64, renamed; right: aarch64");
     }
 }
 

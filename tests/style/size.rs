@@ -14,21 +14,14 @@ fn lines(path: &std::path::Path) -> usize {
 
 #[test]
 fn parent_and_broker_stay_below_1500_lines() {
-    let counted: Vec<_> = ["src/parent", "src/broker"]
-        .iter()
-        .flat_map(|room| files(room, ".rs"))
-        .map(|path| (lines(&path), path))
-        .collect();
+    let counted: Vec<_> =
+        ["src/parent", "src/broker"].iter().flat_map(|room| files(room, ".rs")).map(|path| (lines(&path), path)).collect();
     let sum: usize = counted.iter().map(|(count, _)| count).sum();
     assert!(sum < PRIVILEGED_MAX, "{sum} lines: {counted:#?}");
 }
 
 #[test]
 fn no_file_is_longer_than_600_lines() {
-    let long: Vec<_> = files("src", ".rs")
-        .into_iter()
-        .map(|path| (lines(&path), path))
-        .filter(|(count, _)| *count > FILE_MAX)
-        .collect();
+    let long: Vec<_> = files("src", ".rs").into_iter().map(|path| (lines(&path), path)).filter(|(count, _)| *count > FILE_MAX).collect();
     assert!(long.is_empty(), "look for the seam: {long:?}");
 }

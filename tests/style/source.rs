@@ -46,16 +46,6 @@ const CFG: &str = "#[cfg(test)]";
 
 /// Source without comments and without what stands in quotes on one line.
 pub(crate) fn without_comments(text: &str) -> String {
-    let code = |line: &str| {
-        line.split('"')
-            .step_by(2)
-            .collect::<Vec<_>>()
-            .join("\"\"")
-            .split("//")
-            .next()
-            .unwrap_or("")
-            .to_owned()
-            + "\n"
-    };
+    let code = |line: &str| line.split('"').step_by(2).collect::<Vec<_>>().join("\"\"").split("//").next().unwrap_or("").to_owned() + "\n";
     text.lines().map(code).collect()
 }

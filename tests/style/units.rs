@@ -44,10 +44,7 @@ fn the_unit_does_not_stand_in_the_way_of_the_confinement() {
     for key in harmful {
         assert!(!unit.lines().any(|line| line.starts_with(&format!("{key}="))), "{key}");
     }
-    assert!(
-        !values(&unit, "ProtectSystem").contains(&"strict".to_owned()),
-        "logs may lie anywhere"
-    );
+    assert!(!values(&unit, "ProtectSystem").contains(&"strict".to_owned()), "logs may lie anywhere");
     assert_eq!(values(&unit, "Type"), ["notify"]);
     assert_eq!(values(&unit, "ExecStart"), ["/usr/bin/anchorite", "run"]);
     assert_eq!(values(&unit, "ExecReload"), ["/usr/bin/anchorite", "reload"]);
@@ -58,11 +55,8 @@ fn the_defaults_of_the_configuration_have_their_places() {
     let file = std::path::Path::new("/etc/anchorite/anchorite.toml");
     let config = anchorite::config::parse("[[site]]\nroot = \"/srv/www\"\n", file).expect("a configuration of defaults");
     let places = read("packaging/tmpfiles.d/anchorite.conf");
-    let directories: Vec<&str> = places
-        .lines()
-        .filter(|line| line.starts_with("d "))
-        .filter_map(|line| line.split_whitespace().nth(1))
-        .collect();
+    let directories: Vec<&str> =
+        places.lines().filter(|line| line.starts_with("d ")).filter_map(|line| line.split_whitespace().nth(1)).collect();
     let own = [config.server.control_socket, config.server.pid_file].into_iter().flatten();
     for path in own {
         let directory = path.parent().and_then(|path| path.to_str()).unwrap_or("");
@@ -85,12 +79,7 @@ fn systemd_understands_the_units() {
         std::fs::write(directory.path().join(name), text).expect("the copy is written");
     }
     let units = ["anchorite.service", "anchorite.socket"].map(|name| directory.path().join(name));
-    match Command::new("systemd-analyze")
-        .args(["verify", "--man=no"])
-        .args(units)
-        .current_dir(repository())
-        .output()
-    {
+    match Command::new("systemd-analyze").args(["verify", "--man=no"]).args(units).current_dir(repository()).output() {
         Ok(output) => {
             let told = String::from_utf8_lossy(&output.stderr);
             let ours: Vec<&str> = told.lines().filter(|line| line.contains("anchorite")).collect();

@@ -76,14 +76,9 @@ mod tests {
             (read.request.as_str(), read.status, read.bytes, read.agent.as_str()),
             (r"GET /\x22 HTTP/1.1", 200, 12, r#"a \"b\" \\"#)
         );
-        for (from, to) in [
-            ("127.0.0.1", "host"),
-            (" 200 ", " 2000 "),
-            ("\"-\" ", "- "),
-            ("[30/", "[2030/"),
-            ("GET", "G\tT"),
-            (" 12 ", " x "),
-        ] {
+        for (from, to) in
+            [("127.0.0.1", "host"), (" 200 ", " 2000 "), ("\"-\" ", "- "), ("[30/", "[2030/"), ("GET", "G\tT"), (" 12 ", " x ")]
+        {
             assert_eq!(AccessLine::parse(line.replace(from, to).as_bytes()), None, "{from} as {to}");
         }
         assert_eq!(AccessLine::parse(b"anchorite: ready"), None);

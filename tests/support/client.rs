@@ -39,16 +39,12 @@ impl Response {
 
     /// Whether the server says that it closes the connection after this response.
     pub(crate) fn closes(&self) -> bool {
-        self.field("Connection")
-            .is_some_and(|value| value.split(',').any(|token| token.trim().eq_ignore_ascii_case("close")))
+        self.field("Connection").is_some_and(|value| value.split(',').any(|token| token.trim().eq_ignore_ascii_case("close")))
     }
 
     /// `Content-Length`; panics when it is absent.
     pub(crate) fn length(&self) -> u64 {
-        self.field("Content-Length")
-            .unwrap_or_else(|| panic!("no Content-Length in {}", shown(&self.head)))
-            .parse()
-            .unwrap()
+        self.field("Content-Length").unwrap_or_else(|| panic!("no Content-Length in {}", shown(&self.head))).parse().unwrap()
     }
 
     /// The body as text.
@@ -59,12 +55,7 @@ impl Response {
     /// Panics unless the status is one of `right`.
     #[track_caller]
     pub(crate) fn must_be(self, right: &[u16]) -> Self {
-        assert!(
-            right.contains(&self.status),
-            "status {} is not one of {right:?}: {}",
-            self.status,
-            shown(&self.head)
-        );
+        assert!(right.contains(&self.status), "status {} is not one of {right:?}: {}", self.status, shown(&self.head));
         self
     }
 }
@@ -86,10 +77,7 @@ impl Client {
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
         stream.set_nodelay(true)?;
-        Ok(Self {
-            stream,
-            buffer: Vec::new(),
-        })
+        Ok(Self { stream, buffer: Vec::new() })
     }
 
     pub(crate) fn read_timeout(&self, limit: Duration) {
@@ -157,11 +145,7 @@ impl Client {
     }
 
     fn body(&mut self, method: &str, response: &Response) -> Result<Vec<u8>, String> {
-        let lengths: Vec<_> = response
-            .fields
-            .iter()
-            .filter(|(name, _)| name.eq_ignore_ascii_case("content-length"))
-            .collect();
+        let lengths: Vec<_> = response.fields.iter().filter(|(name, _)| name.eq_ignore_ascii_case("content-length")).collect();
         let coded = response.field("Transfer-Encoding");
         if lengths.len() > 1 {
             return Err(format!("two lengths in {}", shown(&response.head)));
@@ -175,11 +159,7 @@ impl Client {
         };
         if response.status == 204 {
             // RFC 9110 section 8.6: no Content-Length in a 204; RFC 9112 section 6.1: no Transfer-Encoding.
-            return if length.is_none() && coded.is_none() {
-                Ok(Vec::new())
-            } else {
-                Err("204 with framing".to_owned())
-            };
+            return if length.is_none() && coded.is_none() { Ok(Vec::new()) } else { Err("204 with framing".to_owned()) };
         }
         if method == "HEAD" || response.status == 304 {
             return Ok(Vec::new());
@@ -281,9 +261,7 @@ fn parse_head(head: &[u8]) -> Result<Response, String> {
     }
     lines.push(rest);
     let status_line = lines.remove(0);
-    let after = status_line
-        .strip_prefix(b"HTTP/1.1 ")
-        .ok_or("status line does not begin with \"HTTP/1.1 \"")?;
+    let after = status_line.strip_prefix(b"HTTP/1.1 ").ok_or("status line does not begin with \"HTTP/1.1 \"")?;
     if after.len() < 4 || !after[..3].iter().all(u8::is_ascii_digit) || after[3] != b' ' {
         return Err("no status of three digits and a space".to_owned());
     }
@@ -294,14 +272,8 @@ fn parse_head(head: &[u8]) -> Result<Response, String> {
             return Err(format!("byte that may not stand in a field line: {}", shown(line)));
         }
         let line = std::str::from_utf8(line).unwrap();
-        let (name, value) = line
-            .split_once(':')
-            .ok_or_else(|| format!("field line without a colon: {line:?}"))?;
-        if name.is_empty()
-            || !name
-                .bytes()
-                .all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
-        {
+        let (name, value) = line.split_once(':').ok_or_else(|| format!("field line without a colon: {line:?}"))?;
+        if name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)) {
             return Err(format!("field name {name:?}"));
         }
         fields.push((name.to_owned(), value.trim_matches([' ', '\t']).to_owned()));
@@ -311,12 +283,7 @@ fn parse_head(head: &[u8]) -> Result<Response, String> {
         let date = fields.iter().find(|(name, _)| name.eq_ignore_ascii_case("date")).ok_or("no Date")?;
         httpdate::parse_http_date(&date.1).map_err(|_| format!("date {:?}", date.1))?;
     }
-    Ok(Response {
-        status,
-        head: head.to_vec(),
-        fields,
-        body: Vec::new(),
-    })
+    Ok(Response { status, head: head.to_vec(), fields, body: Vec::new() })
 }
 
 #[cfg(test)]
@@ -339,28 +306,13 @@ mod tests {
     fn right_responses_are_read() {
         let with = |rest: &str| format!("HTTP/1.1 200 OK\r\n{DATE}{rest}").into_bytes();
         assert_eq!(read("GET", &with("Content-Length: 2\r\n\r\nhi")).unwrap().body, b"hi");
-        assert_eq!(
-            read("GET", &with("Transfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n"))
-                .unwrap()
-                .body,
-            b"hi"
-        );
+        assert_eq!(read("GET", &with("Transfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n")).unwrap().body, b"hi");
         assert_eq!(read("HEAD", &with("Content-Length: 2\r\n\r\n")).unwrap().body, b"");
         assert_eq!(
-            read(
-                "GET",
-                &[b"HTTP/1.1 100 Continue\r\n\r\n".to_vec(), with("Content-Length: 0\r\n\r\n")].concat()
-            )
-            .unwrap()
-            .status,
+            read("GET", &[b"HTTP/1.1 100 Continue\r\n\r\n".to_vec(), with("Content-Length: 0\r\n\r\n")].concat()).unwrap().status,
             200
         );
-        assert_eq!(
-            read("GET", format!("HTTP/1.1 204 No Content\r\n{DATE}\r\n").as_bytes())
-                .unwrap()
-                .status,
-            204
-        );
+        assert_eq!(read("GET", format!("HTTP/1.1 204 No Content\r\n{DATE}\r\n").as_bytes()).unwrap().status, 204);
     }
 
     #[test]

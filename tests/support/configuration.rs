@@ -16,11 +16,7 @@ pub(crate) struct Configuration {
 impl Configuration {
     pub(crate) fn new() -> Self {
         // `user` must exist and the tests create no account.
-        let user = if is_root() {
-            "user = \"nobody\"\ngroup = \"nogroup\"\n"
-        } else {
-            ""
-        };
+        let user = if is_root() { "user = \"nobody\"\ngroup = \"nogroup\"\n" } else { "" };
         Self {
             server: format!("{user}listen = [\"127.0.0.1:0\"]\n"),
             jail: String::new(),
@@ -71,21 +67,13 @@ impl Configuration {
 
     /// The text, with the logs in `directory`.
     pub(crate) fn text(&self, directory: &Path) -> String {
-        let log = self.log.clone().unwrap_or_else(|| {
-            format!(
-                "access = {:?}\nerror = {:?}\n",
-                directory.join("access.log"),
-                directory.join("error.log")
-            )
-        });
+        let log = self
+            .log
+            .clone()
+            .unwrap_or_else(|| format!("access = {:?}\nerror = {:?}\n", directory.join("access.log"), directory.join("error.log")));
         // Each service has its own: they run side by side.
-        let own = ["control_socket", "pid_file"].map(|key| {
-            if self.server.contains(key) {
-                String::new()
-            } else {
-                format!("{key} = {:?}\n", directory.join(key))
-            }
-        });
+        let own = ["control_socket", "pid_file"]
+            .map(|key| if self.server.contains(key) { String::new() } else { format!("{key} = {:?}\n", directory.join(key)) });
         let workers = if self.server.contains("workers") { "" } else { "workers = 2\n" };
         format!(
             "[server]\n{workers}{}{}\n[jail]\n{}\n[log]\n{log}\n[limits]\n{}\n{}",

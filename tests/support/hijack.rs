@@ -29,12 +29,7 @@ impl Hijacked {
     pub(crate) fn take(pid: i32) -> Self {
         let pid = Pid::from_raw(pid);
         ptrace::seize(pid, ptrace::Options::PTRACE_O_TRACESYSGOOD).unwrap_or_else(|errno| panic!("seize {pid}: {errno}"));
-        let mut hijacked = Self {
-            pid,
-            taken: stopped(pid),
-            alive: true,
-            room: None,
-        };
+        let mut hijacked = Self { pid, taken: stopped(pid), alive: true, room: None };
         let waits = wait_until(PATIENCE, || {
             let instruction = hijacked.read(hijacked.taken.rip - 2, 2);
             if instruction == SYSCALL && hijacked.taken.orig_rax != u64::MAX {
@@ -57,14 +52,7 @@ impl Hijacked {
     pub(crate) fn call(&mut self, number: i64, arguments: [u64; 6]) -> Outcome {
         let mut registers = self.taken;
         registers.rip -= 2;
-        [
-            registers.rdi,
-            registers.rsi,
-            registers.rdx,
-            registers.r10,
-            registers.r8,
-            registers.r9,
-        ] = arguments;
+        [registers.rdi, registers.rsi, registers.rdx, registers.r10, registers.r8, registers.r9] = arguments;
         self.enter(registers, number)
     }
 
@@ -75,14 +63,7 @@ impl Hijacked {
         self.write(place, &INT_80);
         let mut registers = self.taken;
         registers.rip = place;
-        [
-            registers.rbx,
-            registers.rcx,
-            registers.rdx,
-            registers.rsi,
-            registers.rdi,
-            registers.rbp,
-        ] = arguments;
+        [registers.rbx, registers.rcx, registers.rdx, registers.rsi, registers.rdi, registers.rbp] = arguments;
         let outcome = self.enter(registers, number);
         if self.alive {
             self.write(place, &SYSCALL);
@@ -139,9 +120,7 @@ impl Hijacked {
     /// Whether SIGSYS or SIGKILL is on its way. Others are not fatal: SIGPIPE, which the program ignores, waits here too.
     fn is_dying(&self) -> bool {
         let pending = u64::from_str_radix(&status_field(self.pid(), "SigPnd"), 16).unwrap();
-        [libc::SIGSYS, libc::SIGKILL]
-            .iter()
-            .any(|signal| pending & (1 << (signal - 1)) != 0)
+        [libc::SIGSYS, libc::SIGKILL].iter().any(|signal| pending & (1 << (signal - 1)) != 0)
     }
 
     /// Lets it go on at an address where nothing is.
@@ -149,9 +128,7 @@ impl Hijacked {
         let mut registers = self.taken;
         registers.rip = 0;
         registers.orig_rax = u64::MAX;
-        ptrace::setregs(self.pid, registers)
-            .and_then(|()| ptrace::detach(self.pid, None))
-            .unwrap();
+        ptrace::setregs(self.pid, registers).and_then(|()| ptrace::detach(self.pid, None)).unwrap();
         self.alive = false;
     }
 

@@ -1,12 +1,7 @@
 //! What the black-box tests share: a server to start and stop, a client that is strict about what it reads, a
 //! document root to fill, and a view of the processes as the kernel reports them. Nothing here uses the library:
 //! the tests know the program by its command line, its configuration file, its sockets and `/proc`.
-#![allow(
-    dead_code,
-    unused_imports,
-    unused_macros,
-    reason = "each test binary includes this module and uses its own part of it"
-)]
+#![allow(dead_code, unused_imports, unused_macros, reason = "each test binary includes this module and uses its own part of it")]
 
 mod access_line;
 mod client;
@@ -61,11 +56,7 @@ pub(crate) use needs_root;
 /// Bytes as text for messages: what is not printable ASCII as `\xHH`.
 pub(crate) fn shown(bytes: &[u8]) -> String {
     let cut = &bytes[..bytes.len().min(2000)];
-    let more = if cut.len() < bytes.len() {
-        format!("… ({} bytes)", bytes.len())
-    } else {
-        String::new()
-    };
+    let more = if cut.len() < bytes.len() { format!("… ({} bytes)", bytes.len()) } else { String::new() };
     format!("{}{more}", cut.escape_ascii())
 }
 

@@ -36,9 +36,7 @@ pub(crate) fn status_field(pid: i32, name: &str) -> String {
     let path = format!("/proc/{pid}/status");
     let status = fs::read_to_string(&path).unwrap_or_else(|error| panic!("read {path:?}: {error}"));
     let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-    line.unwrap_or_else(|| panic!("no {name:?} in {path:?}: {status}"))
-        .trim()
-        .to_owned()
+    line.unwrap_or_else(|| panic!("no {name:?} in {path:?}: {status}")).trim().to_owned()
 }
 
 /// Sends a signal; panics when there is no such process.

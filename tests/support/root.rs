@@ -47,13 +47,7 @@ impl Root {
     pub(crate) fn file(&self, name: impl AsRef<[u8]>, contents: impl AsRef<[u8]>) -> PathBuf {
         let path = self.at(name);
         self.make_directory(path.parent().unwrap());
-        let mut file = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o644)
-            .open(&path)
-            .unwrap();
+        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o644).open(&path).unwrap();
         file.write_all(contents.as_ref()).unwrap();
         fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
         path

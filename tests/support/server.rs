@@ -48,12 +48,7 @@ impl Launch {
     pub(crate) fn new() -> Self {
         let home = tempfile::Builder::new().prefix("anchorite-home-").tempdir().unwrap();
         std::fs::set_permissions(home.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
-        Self {
-            home,
-            user: None,
-            environment: Vec::new(),
-            shell: None,
-        }
+        Self { home, user: None, environment: Vec::new(), shell: None }
     }
 
     /// As the ordinary user `uid`, who owns the directory of configuration and logs. Changes nothing when the tests do not run as root.
@@ -138,13 +133,7 @@ impl Launch {
                 into.lock().unwrap().extend_from_slice(&piece[..count]);
             }
         });
-        Server {
-            child,
-            stderr,
-            addresses: Vec::new(),
-            home: self.home,
-            ended: false,
-        }
+        Server { child, stderr, addresses: Vec::new(), home: self.home, ended: false }
     }
 
     /// Runs the program to its end, at most [`PATIENCE`].
@@ -166,11 +155,7 @@ impl Launch {
         let output = child.wait_with_output().unwrap();
         let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(ends, "{command:?} did not end by itself; its stderr:\n{stderr}");
-        Ended {
-            code: output.status.code(),
-            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
-            stderr,
-        }
+        Ended { code: output.status.code(), stdout: String::from_utf8_lossy(&output.stdout).into_owned(), stderr }
     }
 
     /// `anchorite run` with this text as its configuration, to its end: for files that must be refused.
@@ -182,12 +167,7 @@ impl Launch {
     fn command(&self, arguments: &[OsString]) -> Command {
         let mut words: Vec<OsString> = Vec::new();
         if let Some(uid) = self.user {
-            words.extend([
-                "setpriv".into(),
-                format!("--reuid={uid}").into(),
-                format!("--regid={uid}").into(),
-                "--clear-groups".into(),
-            ]);
+            words.extend(["setpriv".into(), format!("--reuid={uid}").into(), format!("--regid={uid}").into(), "--clear-groups".into()]);
         }
         if let Some(line) = &self.shell {
             words.extend(["bash".into(), "-c".into(), line.into(), "bash".into()]);
@@ -317,19 +297,12 @@ impl Server {
 
     /// The worker processes, by number.
     pub(crate) fn workers(&self) -> Vec<i32> {
-        self.processes()
-            .into_iter()
-            .filter(|process| process.title.starts_with("anchorite: worker "))
-            .map(|process| process.pid)
-            .collect()
+        self.processes().into_iter().filter(|process| process.title.starts_with("anchorite: worker ")).map(|process| process.pid).collect()
     }
 
     /// The log process, if it lives.
     pub(crate) fn log_process(&self) -> Option<i32> {
-        self.processes()
-            .into_iter()
-            .find(|process| process.title.starts_with("anchorite: log"))
-            .map(|process| process.pid)
+        self.processes().into_iter().find(|process| process.title.starts_with("anchorite: log")).map(|process| process.pid)
     }
 
     /// What it wrote to stderr so far.
@@ -339,12 +312,7 @@ impl Server {
 
     /// The access lines on stderr so far.
     pub(crate) fn access_lines(&self) -> Vec<AccessLine> {
-        self.stderr
-            .lock()
-            .unwrap()
-            .split(|&byte| byte == b'\n')
-            .filter_map(AccessLine::parse)
-            .collect()
+        self.stderr.lock().unwrap().split(|&byte| byte == b'\n').filter_map(AccessLine::parse).collect()
     }
 
     /// Waits for at least `count` access lines on stderr, then a moment for one too many, and returns them.
@@ -453,11 +421,9 @@ fn lines_of(stderr: &Mutex<Vec<u8>>) -> Vec<String> {
 
 /// The address in `anchorite: listening on ADDRESS` or `anchorite: serving DIR at http://ADDRESS/`.
 fn address_in(line: &str) -> Option<SocketAddr> {
-    let text = line.strip_prefix("anchorite: listening on ").or_else(|| {
-        line.strip_prefix("anchorite: serving ")?
-            .rsplit_once(" at http://")
-            .map(|(_, after)| after)
-    })?;
+    let text = line
+        .strip_prefix("anchorite: listening on ")
+        .or_else(|| line.strip_prefix("anchorite: serving ")?.rsplit_once(" at http://").map(|(_, after)| after))?;
     text.trim_end_matches('/').parse().ok()
 }
 

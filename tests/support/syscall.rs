@@ -1,10 +1,7 @@
 //! One raw system call in a child of the test that has a role's compiled filters, and what became of it.
 //!
 //! The test has several threads, so between fork and the end the child makes system calls only: no allocation, no lock.
-#![expect(
-    unsafe_code,
-    reason = "fork, a raw system call and a page shared with the child have no safe wrapper"
-)]
+#![expect(unsafe_code, reason = "fork, a raw system call and a page shared with the child have no safe wrapper")]
 
 use anchorite::sys::policy::Instruction;
 use anchorite::sys::seccomp;

@@ -98,12 +98,7 @@ pub(crate) fn run_and(command: &[String], tampering: &Tampering, serving: impl F
         eprintln!("{stderr}");
         std::panic::resume_unwind(panic);
     }
-    Tampered {
-        code: tracer.code,
-        stderr,
-        times: tracer.times,
-        was_ready,
-    }
+    Tampered { code: tracer.code, stderr, times: tracer.times, was_ready }
 }
 
 struct Tracer {
@@ -152,14 +147,7 @@ impl Tracer {
             return;
         };
         if info.op == libc::PTRACE_SYSCALL_INFO_ENTRY {
-            let arguments = [
-                registers.rdi,
-                registers.rsi,
-                registers.rdx,
-                registers.r10,
-                registers.r8,
-                registers.r9,
-            ];
+            let arguments = [registers.rdi, registers.rsi, registers.rdx, registers.r10, registers.r8, registers.r9];
             if self.is_meant(pid, registers.orig_rax.cast_signed(), &arguments) {
                 // No call of this number: the kernel does nothing.
                 registers.orig_rax = u64::MAX;

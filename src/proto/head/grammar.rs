@@ -2,11 +2,7 @@
 
 use super::*;
 
-const LIMITS: HeadLimits = HeadLimits {
-    request_line: 8192,
-    header_bytes: 32768,
-    header_count: 100,
-};
+const LIMITS: HeadLimits = HeadLimits { request_line: 8192, header_bytes: 32768, header_count: 100 };
 
 /// A second reader of the grammar, written for clearness alone, to compare with: the body's framing, or `None` for what is to be refused.
 /// Takes heads of HTTP/1.1 and 1.0 that are complete.
@@ -37,13 +33,7 @@ fn grammar(head: &[u8]) -> Option<Framing> {
         }
         fields.push((name.to_ascii_lowercase(), value.trim_matches([' ', '\t']).to_string()));
     }
-    let all = |name: &str| {
-        fields
-            .iter()
-            .filter(|field| field.0 == name)
-            .map(|field| field.1.as_str())
-            .collect::<Vec<_>>()
-    };
+    let all = |name: &str| fields.iter().filter(|field| field.0 == name).map(|field| field.1.as_str()).collect::<Vec<_>>();
     let authority = |text: &str| {
         let (host, port) = match text.rfind(':').filter(|&at| !text[at..].contains(']')) {
             Some(at) => (&text[..at], &text[at + 1..]),
@@ -51,11 +41,7 @@ fn grammar(head: &[u8]) -> Option<Framing> {
         };
         let plain = |text: &str| text.chars().all(|c| c.is_ascii_alphanumeric() || "-._~!$&'()*+;=".contains(c));
         let escaped = |text: &str| text.len() >= 2 && text.chars().take(2).all(|c| c.is_ascii_hexdigit()) && plain(text);
-        let name = |host: &str| {
-            host.split('%')
-                .enumerate()
-                .all(|(at, text)| if at == 0 { plain(text) } else { escaped(text) })
-        };
+        let name = |host: &str| host.split('%').enumerate().all(|(at, text)| if at == 0 { plain(text) } else { escaped(text) });
         let address = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
         let host_fits = match address {
             Some(address) => address.parse::<std::net::Ipv6Addr>().is_ok(),
@@ -179,10 +165,7 @@ fn f45_mutated_heads_are_read_as_the_grammar_says() {
         };
         // The first empty line ends the head for the grammar, one before the request line apart.
         let start = if bytes.starts_with(b"\r\n") { 2 } else { 0 };
-        let end = bytes[start..]
-            .windows(4)
-            .position(|window| window == b"\r\n\r\n")
-            .map(|at| start + at + 4);
+        let end = bytes[start..].windows(4).position(|window| window == b"\r\n\r\n").map(|at| start + at + 4);
         let theirs = end.and_then(|end| grammar(&bytes[..end]).map(|framing| (end, framing)));
         assert_eq!(ours.ok(), theirs, "{:?} {}", ours, bytes.escape_ascii());
         *(if ours.is_ok() { &mut accepted } else { &mut refused }) += 1;

@@ -2,11 +2,7 @@
 
 use super::*;
 
-const LIMITS: HeadLimits = HeadLimits {
-    request_line: 8192,
-    header_bytes: 32768,
-    header_count: 100,
-};
+const LIMITS: HeadLimits = HeadLimits { request_line: 8192, header_bytes: 32768, header_count: 100 };
 
 /// What is kept of a request to compare.
 #[derive(Debug, PartialEq, Eq)]
@@ -162,12 +158,7 @@ fn f06_f07_other_codings() {
     refused_fields(501, &["Transfer-Encoding: gzip, chunked", "Transfer-Encoding: gzip ,\tChunked"]);
     refused_fields(
         400,
-        &[
-            "Transfer-Encoding: chunked, gzip",
-            "Transfer-Encoding: identity",
-            "Transfer-Encoding: gzip",
-            "Transfer-Encoding:",
-        ],
+        &["Transfer-Encoding: chunked, gzip", "Transfer-Encoding: identity", "Transfer-Encoding: gzip", "Transfer-Encoding:"],
     );
     refused_fields(400, &["Transfer-Encoding:\r\nContent-Length: 5"]);
 }
@@ -196,12 +187,7 @@ fn bodies_are_framed() {
 fn f08_content_length_stands_once() {
     refused_fields(
         400,
-        &[
-            "Content-Length: 5\r\nContent-Length: 5",
-            "Content-Length: 5\r\ncontent-length: 6",
-            "Content-Length: 5, 5",
-            "Content-Length: 5,",
-        ],
+        &["Content-Length: 5\r\nContent-Length: 5", "Content-Length: 5\r\ncontent-length: 6", "Content-Length: 5, 5", "Content-Length: 5,"],
     );
 }
 
@@ -245,10 +231,7 @@ fn f12_f14_f15_white_space_around_names() {
             "X y: a",
         ],
     );
-    refused(
-        400,
-        &[b"GET / HTTP/1.1\r\n Host: a\r\n\r\n", b"GET / HTTP/1.1\r\n\tHost: a\r\n\r\n"],
-    );
+    refused(400, &[b"GET / HTTP/1.1\r\n Host: a\r\n\r\n", b"GET / HTTP/1.1\r\n\tHost: a\r\n\r\n"]);
 }
 
 #[test]
@@ -299,27 +282,8 @@ fn f19_field_lines_have_a_name() {
 
 #[test]
 fn f20_host_stands_once_and_is_one() {
-    refused(
-        400,
-        &[
-            b"GET / HTTP/1.1\r\n\r\n",
-            b"GET / HTTP/1.1\r\nX: y\r\n\r\n",
-            b"GET http://b/ HTTP/1.1\r\n\r\n",
-        ],
-    );
-    for host in [
-        "a\r\nHost: a",
-        "a\r\nhost: b",
-        "a, b",
-        "a,b",
-        "a/b",
-        "u@a",
-        "a:99999",
-        "[::1",
-        "",
-        "a b",
-        ":80",
-    ] {
+    refused(400, &[b"GET / HTTP/1.1\r\n\r\n", b"GET / HTTP/1.1\r\nX: y\r\n\r\n", b"GET http://b/ HTTP/1.1\r\n\r\n"]);
+    for host in ["a\r\nHost: a", "a\r\nhost: b", "a, b", "a,b", "a/b", "u@a", "a:99999", "[::1", "", "a b", ":80"] {
         refused(400, &[format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n").as_bytes()]);
         refused(400, &[format!("GET http://b/ HTTP/1.1\r\nHost: {host}\r\n\r\n").as_bytes()]);
     }
@@ -350,10 +314,7 @@ fn f22_f23_targets_and_methods() {
 #[test]
 fn f24_f26_f42_the_line_is_refused_as_soon_as_it_is_there() {
     refused(400, &[b"GET /\r\n", b"GET / http/1.1\r\n", b"GET / HTTP/1\r\n", b"\r\n\r\n"]);
-    refused(
-        505,
-        &[b"GET / HTTP/1.2\r\n", b"GET / HTTP/2.0\r\n", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"],
-    );
+    refused(505, &[b"GET / HTTP/1.2\r\n", b"GET / HTTP/2.0\r\n", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"]);
     assert_eq!(read(b"GET /", &LIMITS), Ok(None));
     assert_eq!(read(b"GET / HTTP/1.1\r\nHost: a\r\n", &LIMITS), Ok(None));
     assert_eq!(read(b"", &LIMITS), Ok(None));
@@ -384,15 +345,7 @@ fn f38_expectations() {
     assert!(seen(&with_fields("Expect: 100-continue\r\nTransfer-Encoding: chunked")).expect_continue);
     assert!(!seen(&with_fields("Expect: 100-continue")).expect_continue);
     assert!(!seen(&with_fields("Expect: 100-continue\r\nContent-Length: 0")).expect_continue);
-    refused_fields(
-        417,
-        &[
-            "Expect: x",
-            "Expect:",
-            "Expect: 100-continue, x",
-            "Expect: x\r\nExpect: 100-continue",
-        ],
-    );
+    refused_fields(417, &["Expect: x", "Expect:", "Expect: 100-continue, x", "Expect: x\r\nExpect: 100-continue"]);
     refused_fields(400, &["Expect: 100-continue\r\nContent-Length: 5\r\nTransfer-Encoding: chunked"]);
     let old = seen(b"POST / HTTP/1.0\r\nExpect: x\r\nContent-Length: 5\r\n\r\n");
     assert!(!old.expect_continue);
@@ -429,10 +382,7 @@ fn one_empty_line_before_the_request_is_ignored() {
 
 #[test]
 fn p14_request_line_at_the_limit_and_beyond() {
-    let limits = HeadLimits {
-        request_line: 20,
-        ..LIMITS
-    };
+    let limits = HeadLimits { request_line: 20, ..LIMITS };
     let line = |length: usize| format!("GET /{} HTTP/1.1", "a".repeat(length - 14)).into_bytes();
     let head = |length: usize| [&line(length)[..], b"\r\nHost: a\r\n\r\n"].concat();
     assert!(matches!(read(&head(20), &limits), Ok(Some(_))));
@@ -441,33 +391,20 @@ fn p14_request_line_at_the_limit_and_beyond() {
     assert_eq!(read(&line(20), &limits), Ok(None));
     assert_eq!(read(&line(21), &limits).unwrap_err().status, Status::URI_TOO_LONG);
     assert_eq!(read(&[&line(20)[..], b"\r"].concat(), &limits), Ok(None));
-    assert_eq!(
-        read(&[&line(21)[..], b"\n"].concat(), &limits).unwrap_err().status,
-        Status::URI_TOO_LONG
-    );
+    assert_eq!(read(&[&line(21)[..], b"\n"].concat(), &limits).unwrap_err().status, Status::URI_TOO_LONG);
 }
 
 #[test]
 fn h02_field_bytes_at_the_limit_and_beyond() {
-    let limits = HeadLimits {
-        header_bytes: 24,
-        ..LIMITS
-    };
+    let limits = HeadLimits { header_bytes: 24, ..LIMITS };
     // "Host: a\r\n" is 9 bytes, "X: " and CRLF 5.
     let head = |length: usize| format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}\r\n\r\n", "a".repeat(length)).into_bytes();
     assert!(matches!(read(&head(10), &limits), Ok(Some(_))));
     for length in 11..20 {
-        assert_eq!(
-            read(&head(length), &limits).unwrap_err().status,
-            Status::REQUEST_HEADER_FIELDS_TOO_LARGE,
-            "{length}"
-        );
+        assert_eq!(read(&head(length), &limits).unwrap_err().status, Status::REQUEST_HEADER_FIELDS_TOO_LARGE, "{length}");
     }
     let endless = format!("GET / HTTP/1.1\r\n{}", "a".repeat(25));
-    assert_eq!(
-        read(endless.as_bytes(), &limits).unwrap_err().status,
-        Status::REQUEST_HEADER_FIELDS_TOO_LARGE
-    );
+    assert_eq!(read(endless.as_bytes(), &limits).unwrap_err().status, Status::REQUEST_HEADER_FIELDS_TOO_LARGE);
     assert_eq!(read(&endless.as_bytes()[..16 + 24], &limits), Ok(None));
 }
 
@@ -482,30 +419,16 @@ fn h01_field_lines_at_the_limit_and_beyond() {
     assert_eq!(read(open, &limits).unwrap_err().status, Status::REQUEST_HEADER_FIELDS_TOO_LARGE);
     // `parse` holds to it by itself, and to its own table whatever the configuration says.
     let mut space = field_space();
-    assert_eq!(
-        parse(&head(6), &mut space, &limits).unwrap_err().status,
-        Status::REQUEST_HEADER_FIELDS_TOO_LARGE
-    );
-    let unlimited = HeadLimits {
-        header_count: usize::MAX,
-        header_bytes: usize::MAX,
-        ..LIMITS
-    };
+    assert_eq!(parse(&head(6), &mut space, &limits).unwrap_err().status, Status::REQUEST_HEADER_FIELDS_TOO_LARGE);
+    let unlimited = HeadLimits { header_count: usize::MAX, header_bytes: usize::MAX, ..LIMITS };
     let (most, beyond) = (head(FIELDS_MAX), head(FIELDS_MAX + 1));
     assert!(matches!(read_split(&most, &[], &unlimited), Ok(Some(_))));
-    assert_eq!(
-        read_split(&beyond, &[], &unlimited).unwrap_err().status,
-        Status::REQUEST_HEADER_FIELDS_TOO_LARGE
-    );
+    assert_eq!(read_split(&beyond, &[], &unlimited).unwrap_err().status, Status::REQUEST_HEADER_FIELDS_TOO_LARGE);
 }
 
 #[test]
 fn a_buffer_of_the_largest_head_always_gets_an_answer() {
-    let limits = HeadLimits {
-        request_line: 30,
-        header_bytes: 40,
-        header_count: 100,
-    };
+    let limits = HeadLimits { request_line: 30, header_bytes: 40, header_count: 100 };
     let line = format!("GET /{} HTTP/1.1", "a".repeat(16));
     let head = format!("\r\n{line}\r\nHost: a\r\nX: {}\r\n\r\n", "a".repeat(26));
     assert_eq!(head.len(), limits.head_max());

@@ -4,19 +4,11 @@ use super::*;
 use crate::site::tests::site;
 
 fn entry(name: &[u8]) -> Entry {
-    Entry {
-        name: name.to_vec(),
-        directory: false,
-        size: 0,
-        modified: 784_111_777,
-    }
+    Entry { name: name.to_vec(), directory: false, size: 0, modified: 784_111_777 }
 }
 
 fn directory(name: &[u8]) -> Entry {
-    Entry {
-        directory: true,
-        ..entry(name)
-    }
+    Entry { directory: true, ..entry(name) }
 }
 
 fn path(raw: &str) -> Path {
@@ -49,17 +41,7 @@ fn follow(href: &str) -> Vec<u8> {
 
 #[test]
 fn directories_come_first_then_names_without_regard_to_case() {
-    let page = page(
-        "/",
-        &[
-            entry(b"b"),
-            entry(b"A"),
-            directory(b"z"),
-            entry(b"a"),
-            directory(b"Y"),
-            entry(b"B2"),
-        ],
-    );
+    let page = page("/", &[entry(b"b"), entry(b"A"), directory(b"z"), entry(b"a"), directory(b"Y"), entry(b"B2")]);
     let texts: Vec<String> = rows(&page).into_iter().map(|(_, text)| text).collect();
     assert_eq!(texts, ["Y/", "z/", "A", "a", "b", "B2"]);
 }
@@ -106,10 +88,7 @@ fn s15_every_byte_in_a_name_is_harmless_and_works() {
         let links = rows(&page);
         assert_eq!(follow(&links[2].0), [b"/d/", &name[..]].concat(), "{byte:#04x}");
         assert_eq!(follow(&links[1].0), [b"/d/", &[byte][..], b"x/"].concat(), "{byte:#04x}");
-        assert!(
-            page.chars().all(|character| character == '\n' || !character.is_control()),
-            "{byte:#04x}"
-        );
+        assert!(page.chars().all(|character| character == '\n' || !character.is_control()), "{byte:#04x}");
     }
     let page = page("/d/", &[entry("a\u{202e}txt.exe\u{ffff}\u{fdd0}\u{85}".as_bytes())]);
     assert!(page.contains("<bdi>a\u{fffd}txt.exe\u{fffd}\u{fffd}\u{fffd}</bdi>"), "{page}");
@@ -157,10 +136,7 @@ fn sizes_are_readable_and_exact() {
     for (bytes, expected) in table {
         let mut out = Vec::new();
         size(bytes, &mut out);
-        assert_eq!(
-            String::from_utf8(out).unwrap(),
-            format!("<data value=\"{bytes}\">{expected}</data>")
-        );
+        assert_eq!(String::from_utf8(out).unwrap(), format!("<data value=\"{bytes}\">{expected}</data>"));
     }
 }
 
@@ -195,14 +171,7 @@ fn a_page_is_readable_on_a_phone_and_in_the_dark() {
 
 #[test]
 fn p18_hidden_names_are_told() {
-    for (name, expected) in [
-        (".git", true),
-        ("x~", true),
-        ("x.bak", true),
-        ("#x#", true),
-        ("x", false),
-        (".well-known", true),
-    ] {
+    for (name, expected) in [(".git", true), ("x~", true), ("x.bak", true), ("#x#", true), ("x", false), (".well-known", true)] {
         assert_eq!(is_hidden(&site(&[]), name.as_bytes()), expected, "{name}");
     }
 }

@@ -3,28 +3,9 @@ use crate::site::Sites;
 use crate::site::facts::tests::Asked;
 use crate::site::tests::site;
 
-const FILES: &[&str] = &[
-    "a.txt",
-    "dir/index.html",
-    ".well-known/acme-challenge/tok",
-    ".git/config",
-    "both/index.htm",
-    "\\evil/x/y",
-];
-const DIRECTORIES: &[&str] = &[
-    "",
-    "dir",
-    "bare",
-    "both",
-    "both/index.html",
-    "a b?",
-    "cr\r\nlf",
-    "\\evil",
-    ".well-known",
-    "baz.",
-    "denied",
-    "odd",
-];
+const FILES: &[&str] = &["a.txt", "dir/index.html", ".well-known/acme-challenge/tok", ".git/config", "both/index.htm", "\\evil/x/y"];
+const DIRECTORIES: &[&str] =
+    &["", "dir", "bare", "both", "both/index.html", "a b?", "cr\r\nlf", "\\evil", ".well-known", "baz.", "denied", "odd"];
 
 fn look(path: &str) -> Answer<String> {
     match path {
@@ -156,10 +137,7 @@ fn p18_hidden_names_are_never_looked_up() {
         let (outcome, _, asked) = run(&site(&[""]), Method::Get, raw);
         assert_eq!((outcome, asked), (Outcome::Status(Status::NOT_FOUND), 0), "{raw}");
     }
-    assert_eq!(
-        get("/.well-known/acme-challenge/tok"),
-        Outcome::File(".well-known/acme-challenge/tok".into())
-    );
+    assert_eq!(get("/.well-known/acme-challenge/tok"), Outcome::File(".well-known/acme-challenge/tok".into()));
     let mut open = site(&[""]);
     open.hidden.clear();
     assert_eq!(run(&open, Method::Get, "/.git/config").0, Outcome::File(".git/config".into()));
@@ -205,10 +183,7 @@ fn a_plan_can_be_used_again() {
     assert_eq!(plan.lookup().path, b"a.txt");
     assert_eq!(plan.resume(site, &facts, Answer::File(7)), Step::Done(Outcome::File(7)));
     // An answer that nobody asked for.
-    assert_eq!(
-        plan.resume(site, &facts, Answer::File(7)),
-        Step::Done(Outcome::Status(Status::INTERNAL_SERVER_ERROR))
-    );
+    assert_eq!(plan.resume(site, &facts, Answer::File(7)), Step::Done(Outcome::Status(Status::INTERNAL_SERVER_ERROR)));
 }
 
 #[test]
@@ -220,23 +195,14 @@ fn an_error_has_the_page_that_the_site_says() {
     let facts = asked.facts();
     let mut plan = Plan::default();
     assert_eq!(plan.begin::<u8>(site, &facts), Step::Ask);
-    assert_eq!(
-        plan.resume::<u8>(site, &facts, Answer::Missing),
-        Step::Done(Outcome::Status(Status::NOT_FOUND))
-    );
+    assert_eq!(plan.resume::<u8>(site, &facts, Answer::Missing), Step::Done(Outcome::Status(Status::NOT_FOUND)));
     assert_eq!(plan.begin_error_page::<u8>(site, &facts, Status::NOT_FOUND), Some(Step::Ask));
     assert_eq!(plan.lookup().path, b"dir/index.html");
-    assert_eq!(
-        plan.resume(site, &facts, Answer::File(7)),
-        Step::Done(Outcome::ErrorPage(Status::NOT_FOUND, 7))
-    );
+    assert_eq!(plan.resume(site, &facts, Answer::File(7)), Step::Done(Outcome::ErrorPage(Status::NOT_FOUND, 7)));
     assert_eq!(plan.begin_error_page::<u8>(site, &facts, Status::FORBIDDEN), Some(Step::Ask));
     for answer in [Answer::Directory, Answer::Denied] {
         let _ = plan.begin_error_page::<u8>(site, &facts, Status::FORBIDDEN);
-        assert_eq!(
-            plan.resume::<u8>(site, &facts, answer),
-            Step::Done(Outcome::Status(Status::FORBIDDEN))
-        );
+        assert_eq!(plan.resume::<u8>(site, &facts, answer), Step::Done(Outcome::Status(Status::FORBIDDEN)));
     }
     for none in [Status::INTERNAL_SERVER_ERROR, Status::BAD_REQUEST] {
         assert_eq!(plan.begin_error_page::<u8>(site, &facts, none), None);

@@ -53,11 +53,7 @@ impl Compiled {
             method: matchers.method.iter().map(|method| method.as_bytes().to_vec()).collect(),
             client: matchers.client.clone(),
             host: matchers.host.clone(),
-            request_header: matchers
-                .request_header
-                .iter()
-                .map(|(name, value)| (name.clone(), Pattern::new(value.as_bytes())))
-                .collect(),
+            request_header: matchers.request_header.iter().map(|(name, value)| (name.clone(), Pattern::new(value.as_bytes()))).collect(),
             exists: matchers.exists,
             alias: matches!(rule.act, Some(Act::Alias(_))),
         })
@@ -76,11 +72,7 @@ impl Compiled {
         if !self.client.is_empty() && !self.client.iter().any(|network| network.contains(facts.client)) {
             return Err(Mismatch::Client);
         }
-        if !self.host.is_empty()
-            && !facts
-                .host_name()
-                .is_some_and(|host| self.host.iter().any(|name| is_host(name, host)))
-        {
+        if !self.host.is_empty() && !facts.host_name().is_some_and(|host| self.host.iter().any(|name| is_host(name, host))) {
             return Err(Mismatch::Host);
         }
         for (name, pattern) in &self.request_header {
@@ -129,12 +121,7 @@ impl Compiled {
         let mut groups = regex.create_captures();
         regex.captures(text, &mut groups);
         captures.clear();
-        captures.extend(
-            groups
-                .iter()
-                .skip(1)
-                .map(|group| group.map_or((0, 0), |span| (span.start, span.end))),
-        );
+        captures.extend(groups.iter().skip(1).map(|group| group.map_or((0, 0), |span| (span.start, span.end))));
         groups.is_match()
     }
 }
@@ -163,10 +150,7 @@ pub(super) fn is_no_path(raw_path: &[u8]) -> bool {
 /// `name` is in lower case, exact or `*.example.org`.
 fn is_host(name: &str, host: &[u8]) -> bool {
     match name.strip_prefix('*') {
-        Some(behind) => host
-            .len()
-            .checked_sub(behind.len())
-            .is_some_and(|at| at > 0 && host[at..].eq_ignore_ascii_case(behind.as_bytes())),
+        Some(behind) => host.len().checked_sub(behind.len()).is_some_and(|at| at > 0 && host[at..].eq_ignore_ascii_case(behind.as_bytes())),
         None => host.eq_ignore_ascii_case(name.as_bytes()),
     }
 }

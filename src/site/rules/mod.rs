@@ -85,10 +85,7 @@ enum Doing {
 impl Rules {
     /// Compiles the rules of a site. `root` is the number of its root, `roots` those of the directories of its rules.
     pub(super) fn new(site: &Site, root: RootRef, roots: &[RootRef]) -> Rules {
-        let mut rules = Rules {
-            place: Place::new(root, site.root_rest.clone()),
-            ..Rules::default()
-        };
+        let mut rules = Rules { place: Place::new(root, site.root_rest.clone()), ..Rules::default() };
         for name in site.name.iter().filter(|name| !name.is_empty()) {
             match name.strip_prefix('*') {
                 Some(behind) => rules.stars.push(behind.as_bytes().to_vec()),
@@ -136,21 +133,13 @@ impl OneRule {
         let act = rule.act.as_ref().map(|act| match act {
             Act::Root(directory) => Doing::Root(Place::new(root, directory.rest.clone())),
             Act::Alias(directory) => Doing::Alias(Alias::new(root, directory.rest.clone())),
-            Act::Redirect { to, status } => Doing::Redirect {
-                to: to.clone(),
-                status: *status,
-            },
+            Act::Redirect { to, status } => Doing::Redirect { to: to.clone(), status: *status },
             Act::Rewrite(to) => Doing::Rewrite(to.clone()),
             Act::Try(candidates) => Doing::Try(candidates.clone()),
             Act::Respond { answer } => Doing::Respond(answer.clone()),
         });
         let of_name = rule.matchers.regex.is_none() && !rule.matchers.path.iter().any(|path| path.contains('*'));
-        Some(OneRule {
-            matchers: Compiled::new(rule)?,
-            changes: Changes::new(&rule.changes),
-            act,
-            of_name,
-        })
+        Some(OneRule { matchers: Compiled::new(rule)?, changes: Changes::new(&rule.changes), act, of_name })
     }
 }
 
@@ -165,11 +154,7 @@ impl Changes {
             Text::Fixed(out.into())
         };
         Changes {
-            header: changes
-                .header
-                .iter()
-                .map(|(name, value)| (Arc::from(name.as_str()), text(value)))
-                .collect(),
+            header: changes.header.iter().map(|(name, value)| (Arc::from(name.as_str()), text(value))).collect(),
             expires: changes.expires,
             allow: changes.allow.clone(),
             deny: changes.deny.clone(),

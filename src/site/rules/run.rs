@@ -108,11 +108,7 @@ impl Run {
     /// Takes the answer to the question.
     pub(in crate::site) fn answer(&mut self, stands: Stands, question: &Question) {
         // `/file.txt/` names nothing.
-        let stands = if stands == Stands::File && question.directory {
-            Stands::Nothing
-        } else {
-            stands
-        };
+        let stands = if stands == Stands::File && question.directory { Stands::Nothing } else { stands };
         match self.phase {
             Phase::Access | Phase::Rules => self.known.push((self.asking, stands)),
             Phase::Try => self.answered = Some(stands),
@@ -205,11 +201,7 @@ impl Run {
     /// Makes the site's own question of a path; `candidate`: of the one being made.
     pub(super) fn ask_site(&mut self, rules: &Rules, facts: &Facts<'_>, question: &mut Question, candidate: bool) -> Next {
         let path = if candidate { &self.scratch } else { self.current.path(facts) };
-        if self.ask_path(rules, facts, path, question) {
-            Next::Serve
-        } else {
-            Next::Status(Status::NOT_FOUND)
-        }
+        if self.ask_path(rules, facts, path, question) { Next::Serve } else { Next::Status(Status::NOT_FOUND) }
     }
 
     /// Makes a question of a path beneath the site's root; false: no such directory can be.
@@ -422,21 +414,11 @@ pub(super) struct Inputs<'a> {
 
 impl<'a> Inputs<'a> {
     pub(super) fn new(rule: &OneRule, facts: &'a Facts<'a>, current: &'a Current, found: &'a Match) -> Inputs<'a> {
-        Inputs {
-            facts,
-            current,
-            captures: &found.captures,
-            of_name: rule.of_name,
-        }
+        Inputs { facts, current, captures: &found.captures, of_name: rule.of_name }
     }
 
     fn of_name(facts: &'a Facts<'a>, current: &'a Current) -> Inputs<'a> {
-        Inputs {
-            facts,
-            current,
-            captures: &[],
-            of_name: true,
-        }
+        Inputs { facts, current, captures: &[], of_name: true }
     }
 }
 

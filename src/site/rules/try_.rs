@@ -47,11 +47,7 @@ impl Run {
                 }
             };
             let exists = stands == Some(if directory { Stands::Directory } else { Stands::File });
-            trace.record(|| Event::Candidate {
-                rule: number,
-                path: self.scratch.bytes().to_vec(),
-                taken: exists || last,
-            });
+            trace.record(|| Event::Candidate { rule: number, path: self.scratch.bytes().to_vec(), taken: exists || last });
             if exists && lacks_slash {
                 return Some(Next::Slash);
             }

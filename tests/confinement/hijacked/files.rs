@@ -44,10 +44,7 @@ fn k01_k34_files_of_the_system_are_not_there() {
         let path = worker.text("/etc/passwd");
         worker.call(libc::SYS_open, [path, 0, 0, 0, 0, 0])
     }));
-    attempts.extend(die(&[
-        ("open_by_handle_at", libc::SYS_open_by_handle_at),
-        ("name_to_handle_at", libc::SYS_name_to_handle_at),
-    ]));
+    attempts.extend(die(&[("open_by_handle_at", libc::SYS_open_by_handle_at), ("name_to_handle_at", libc::SYS_name_to_handle_at)]));
     withstands(attempts);
 }
 
@@ -92,12 +89,7 @@ fn k04_nothing_of_the_document_root_can_be_changed() {
     let target = Target::new(30);
     let file = target.root.file("own.txt", "unchanged");
     // As badly owned as can be: it and its directory are the worker's own, and writable.
-    let uid: u32 = status_field(target.workers[0], "Uid")
-        .split_whitespace()
-        .next()
-        .unwrap()
-        .parse()
-        .unwrap();
+    let uid: u32 = status_field(target.workers[0], "Uid").split_whitespace().next().unwrap().parse().unwrap();
     for path in [file.clone(), target.root.path()] {
         chown(&path, Some(uid), None).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).unwrap();
@@ -182,6 +174,5 @@ fn k14_what_was_logged_stays() {
 fn document_root(worker: &Hijacked) -> i32 {
     let found = descriptors(worker.pid()).into_iter().find(|(_, target)| target.starts_with("/"));
     let held = found.filter(|(number, _)| *number > 2);
-    held.unwrap_or_else(|| panic!("no directory among {:?}", descriptors(worker.pid())))
-        .0
+    held.unwrap_or_else(|| panic!("no directory among {:?}", descriptors(worker.pid()))).0
 }

@@ -23,16 +23,11 @@ fn k05_no_socket_of_any_family() {
         ("vsock", libc::AF_VSOCK, libc::SOCK_STREAM),
         ("xdp", libc::AF_XDP, libc::SOCK_RAW),
     ];
-    let mut attempts: Vec<Attempt> = families
-        .into_iter()
-        .map(|(name, family, kind)| dies(name, libc::SYS_socket, [number(family), number(kind), 0, 0, 0, 0]))
-        .collect();
+    let mut attempts: Vec<Attempt> =
+        families.into_iter().map(|(name, family, kind)| dies(name, libc::SYS_socket, [number(family), number(kind), 0, 0, 0, 0])).collect();
     attempts.push(attempt("socketpair", Right::Dies, |worker| {
         let pair = worker.place(&[0; 8]);
-        worker.call(
-            libc::SYS_socketpair,
-            [number(libc::AF_UNIX), number(libc::SOCK_STREAM), 0, pair, 0, 0],
-        )
+        worker.call(libc::SYS_socketpair, [number(libc::AF_UNIX), number(libc::SOCK_STREAM), 0, pair, 0, 0])
     }));
     withstands(attempts);
 }
@@ -70,28 +65,18 @@ fn k06_k07_a_listener_dials_nobody() {
         connects("connect to AF_UNSPEC", vec![0; 16]),
         shuts("shutdown SHUT_RD", libc::SHUT_RD),
         shuts("shutdown SHUT_RDWR", libc::SHUT_RDWR),
-        attempt("sendmsg", Right::Dies, move |worker| {
-            worker.call(libc::SYS_sendmsg, [number(listener), 0, 0, 0, 0, 0])
-        }),
-        attempt("sendmmsg", Right::Dies, move |worker| {
-            worker.call(libc::SYS_sendmmsg, [number(listener), 0, 0, 0, 0, 0])
-        }),
-        attempt("recvmsg on the listener", Right::Dies, move |worker| {
-            worker.call(libc::SYS_recvmsg, [number(listener), 0, 0, 0, 0, 0])
-        }),
+        attempt("sendmsg", Right::Dies, move |worker| worker.call(libc::SYS_sendmsg, [number(listener), 0, 0, 0, 0, 0])),
+        attempt("sendmmsg", Right::Dies, move |worker| worker.call(libc::SYS_sendmmsg, [number(listener), 0, 0, 0, 0, 0])),
+        attempt("recvmsg on the listener", Right::Dies, move |worker| worker.call(libc::SYS_recvmsg, [number(listener), 0, 0, 0, 0, 0])),
         // Allowed, and without effect on a socket that listens.
         attempt("write", Right::Fails(&[libc::ENOTCONN, libc::EPIPE]), move |worker| {
             let text = worker.text("stolen");
             worker.call(libc::SYS_write, [number(listener), text, 6, 0, 0, 0])
         }),
-        attempt(
-            "sendto without an address",
-            Right::Fails(&[libc::ENOTCONN, libc::EPIPE]),
-            move |worker| {
-                let text = worker.text("stolen");
-                worker.call(libc::SYS_sendto, [number(listener), text, 6, number(libc::MSG_NOSIGNAL), 0, 0])
-            },
-        ),
+        attempt("sendto without an address", Right::Fails(&[libc::ENOTCONN, libc::EPIPE]), move |worker| {
+            let text = worker.text("stolen");
+            worker.call(libc::SYS_sendto, [number(listener), text, 6, number(libc::MSG_NOSIGNAL), 0, 0])
+        }),
     ];
     target.withstands(&attempts);
     let none = stranger.accept().map(|(_, from)| from).map_err(|error| error.kind());
@@ -119,13 +104,8 @@ fn k08_a_listener_is_not_bound_or_configured_anew() {
     needs_root!();
     let target = Target::new(9);
     let listener = listener(&target);
-    let option = |name: &str, level: i32, option: i32| {
-        dies(
-            name,
-            libc::SYS_setsockopt,
-            [number(listener), number(level), number(option), 0, 0, 0],
-        )
-    };
+    let option =
+        |name: &str, level: i32, option: i32| dies(name, libc::SYS_setsockopt, [number(listener), number(level), number(option), 0, 0, 0]);
     let attempts = [
         dies("bind", libc::SYS_bind, [number(listener), 0, 16, 0, 0, 0]),
         dies("listen", libc::SYS_listen, [number(listener), 1, 0, 0, 0, 0]),

@@ -67,11 +67,7 @@ fn k12_other_processes_are_not_read_or_traced() {
     let mut attempts = Vec::new();
     for pid in [sibling, target.server.parent()] {
         let mut add = |name: &str, call, arguments| attempts.push(dies(name, call, arguments));
-        add(
-            "ptrace",
-            libc::SYS_ptrace,
-            [u64::from(libc::PTRACE_ATTACH), number(pid), 0, 0, 0, 0],
-        );
+        add("ptrace", libc::SYS_ptrace, [u64::from(libc::PTRACE_ATTACH), number(pid), 0, 0, 0, 0]);
         add("process_vm_readv", libc::SYS_process_vm_readv, [number(pid), 0, 0, 0, 0, 0]);
         add("process_vm_writev", libc::SYS_process_vm_writev, [number(pid), 0, 0, 0, 0, 0]);
         add("pidfd_open", libc::SYS_pidfd_open, [number(pid), 0, 0, 0, 0, 0]);
@@ -98,16 +94,10 @@ fn k13_other_processes_are_not_signalled() {
         ] {
             attempts.push(dies(name, call, arguments));
         }
-        attempts.push(attempt("tgkill", NO_CALL, move |worker| {
-            worker.call(libc::SYS_tgkill, [pid, pid, kill, 0, 0, 0])
-        }));
+        attempts.push(attempt("tgkill", NO_CALL, move |worker| worker.call(libc::SYS_tgkill, [pid, pid, kill, 0, 0, 0])));
     }
     attempts.push(dies("kill all", libc::SYS_kill, [u64::MAX, kill, 0, 0, 0, 0]));
-    attempts.push(dies(
-        "F_SETOWN",
-        libc::SYS_fcntl,
-        [3, number(libc::F_SETOWN), number(sibling), 0, 0, 0],
-    ));
+    attempts.push(dies("F_SETOWN", libc::SYS_fcntl, [3, number(libc::F_SETOWN), number(sibling), 0, 0, 0]));
     target.withstands(&attempts);
 }
 
@@ -178,9 +168,7 @@ fn k21_no_identity_and_no_capability_comes_back() {
         ("PR_SET_DUMPABLE", libc::PR_SET_DUMPABLE, 1),
         ("PR_SET_PDEATHSIG", libc::PR_SET_PDEATHSIG, 0),
     ] {
-        attempts.push(attempt(name, NO_CALL, move |worker| {
-            worker.call(libc::SYS_prctl, [number(option), number(argument), 0, 0, 0, 0])
-        }));
+        attempts.push(attempt(name, NO_CALL, move |worker| worker.call(libc::SYS_prctl, [number(option), number(argument), 0, 0, 0, 0])));
     }
     withstands(attempts);
 }
@@ -201,12 +189,7 @@ fn k23_no_device_request() {
     let target = Target::new(2);
     let mut worker = Hijacked::take(target.workers[0]);
     for attempt in attempts {
-        assert_eq!(
-            (attempt.make)(&mut worker),
-            Outcome::Returned(-i64::from(libc::ENOSYS)),
-            "{}",
-            attempt.name
-        );
+        assert_eq!((attempt.make)(&mut worker), Outcome::Returned(-i64::from(libc::ENOSYS)), "{}", attempt.name);
     }
     drop(worker);
     target.goes_on(&BTreeSet::new());
@@ -228,15 +211,7 @@ fn k24_other_doors_into_the_kernel_are_shut() {
             })
         })
         .collect();
-    for call in [
-        libc::SYS_read,
-        libc::SYS_write,
-        libc::SYS_open,
-        libc::SYS_close,
-        libc::SYS_socket,
-        520,
-        521,
-    ] {
+    for call in [libc::SYS_read, libc::SYS_write, libc::SYS_open, libc::SYS_close, libc::SYS_socket, 520, 521] {
         attempts.push(dies(&format!("x32: {call}"), call | X32, [0; 6]));
     }
     withstands(attempts);

@@ -31,19 +31,9 @@ fn report_079_access_rules_hold_for_the_original_path_and_after_rewriting() {
         assert_eq!(get(&site, "/nothing"), "/srv/index.php");
     }
     // A rule above the one that rewrites is tried on the result.
-    let site = ruled(vec![
-        deny_config(),
-        rewrite(rule(&["/c/*"]), "/config/{1}"),
-        rewrite(rule(&["/d*"]), "/x/../config{1}"),
-    ]);
-    check(
-        &site,
-        &[("/c/secret.ini", "403"), ("/d/secret.ini", "403"), ("/a.txt", "/srv/a.txt")],
-    );
-    let ran = ask(
-        &ruled(vec![header(rule(&[]), "X-A", "1"), deny_config(), header(rule(&[]), "X-B", "2")]),
-        &Asked::get("/config/"),
-    );
+    let site = ruled(vec![deny_config(), rewrite(rule(&["/c/*"]), "/config/{1}"), rewrite(rule(&["/d*"]), "/x/../config{1}")]);
+    check(&site, &[("/c/secret.ini", "403"), ("/d/secret.ini", "403"), ("/a.txt", "/srv/a.txt")]);
+    let ran = ask(&ruled(vec![header(rule(&[]), "X-A", "1"), deny_config(), header(rule(&[]), "X-B", "2")]), &Asked::get("/config/"));
     assert_eq!((ran.text.as_str(), headers(&ran).len(), ran.asked), ("403", 2, 0));
 }
 
@@ -99,20 +89,13 @@ fn a_listing_leaves_out_what_would_be_refused() {
         ("x.ini", false, false),
         ("caf\u{e9} %2F", false, true),
     ] {
-        assert_eq!(
-            plan.shows(sites.compiled(0), &asked.facts(), name.as_bytes(), directory),
-            shown,
-            "{name}"
-        );
+        assert_eq!(plan.shows(sites.compiled(0), &asked.facts(), name.as_bytes(), directory), shown, "{name}");
     }
 }
 
 #[test]
 fn report_031_a_front_controller_leaves_directories_their_slash() {
-    let site = ruled(vec![
-        tries(rule(&[]), &["{path}", "{path}/", "/index.php?{query}"]),
-        header(rule(&["*.php"]), "X-Script", "{path}"),
-    ]);
+    let site = ruled(vec![tries(rule(&[]), &["{path}", "{path}/", "/index.php?{query}"]), header(rule(&["*.php"]), "X-Script", "{path}")]);
     check(
         &site,
         &[
@@ -134,14 +117,7 @@ fn report_031_a_front_controller_leaves_directories_their_slash() {
     assert_eq!(headers(&ran)[0].1, "/index.php");
     // The last candidate is not asked for, even where it is a directory.
     let site = ruled(vec![tries(rule(&[]), &["{path}/"])]);
-    check(
-        &site,
-        &[
-            ("/folder", "301 /folder/"),
-            ("/folder/", "/srv/folder/index.html"),
-            ("/nothing", "404"),
-        ],
-    );
+    check(&site, &[("/folder", "301 /folder/"), ("/folder/", "/srv/folder/index.html"), ("/nothing", "404")]);
     let site = ruled(vec![tries(rule(&["/s/*"]), &["/sub/{1}", "/icons{path}", "/../x"])]);
     check(&site, &[("/s/b.txt", "/srv/sub/b.txt"), ("/s/none", "400")]);
 }
@@ -178,20 +154,10 @@ fn report_029_032_redirects_keep_the_query_and_the_host() {
 
 #[test]
 fn respond_and_pages() {
-    let page = |path: &str, page| {
-        act(
-            rule(&[path]),
-            Act::Respond {
-                answer: Respond::Page(page),
-            },
-        )
-    };
+    let page = |path: &str, page| act(rule(&[path]), Act::Respond { answer: Respond::Page(page) });
     let mut open = page("/open", Page::Metrics);
     open.changes.allow = vec![network("10.0.0.0/8")];
-    let body = Respond::Status {
-        status: 451,
-        body: Some(template("no {path} for {client}")),
-    };
+    let body = Respond::Status { status: 451, body: Some(template("no {path} for {client}")) };
     let site = ruled(vec![
         page("/status", Page::Status),
         page("/health", Page::Health),
@@ -227,11 +193,7 @@ fn respond_and_pages() {
 
 #[test]
 fn p22_methods_are_told_after_the_rules() {
-    let site = ruled(vec![
-        respond(rule(&["/"]), 200),
-        header(rule(&[]), "X-A", "1"),
-        alias(&["/icons/*"], "/icons"),
-    ]);
+    let site = ruled(vec![respond(rule(&["/"]), 200), header(rule(&[]), "X-A", "1"), alias(&["/icons/*"], "/icons")]);
     for (method, name, target, expected) in [
         (Method::Options, "OPTIONS", "*", "allow"),
         (Method::Options, "OPTIONS", "/icons", "allow"),
@@ -261,26 +223,16 @@ fn a_rule_that_does_not_compile_refuses_everything() {
 
 #[test]
 fn long_paths_and_hostile_patterns_take_linear_time() {
-    let site = ruled(vec![
-        rewrite(regex("^/(a+)+$"), "/x"),
-        rewrite(regex("(x+x+)+y"), "/x"),
-        rewrite(rule(&["*a*a*a*a*a*a*b"]), "/x"),
-    ]);
+    let site = ruled(vec![rewrite(regex("^/(a+)+$"), "/x"), rewrite(regex("(x+x+)+y"), "/x"), rewrite(rule(&["*a*a*a*a*a*a*b"]), "/x")]);
     let target = format!("/{}!", "a".repeat(60_000));
     assert_eq!(get(&site, &target), "404");
 }
 
 #[test]
 fn bytes_that_are_no_text_match_too() {
-    let site = ruled(vec![
-        redirect(regex("^/(.)z$"), "/{1}", 302),
-        deny(regex("^/config/.*ini$"), all()),
-        redirect(rule(&["/*z"]), "/{1}", 303),
-    ]);
-    check(
-        &site,
-        &[("/%FFz", "302 /%FF"), ("/%FF%FFz", "303 /%FF%FF"), ("/config/%FF%0A.ini", "403")],
-    );
+    let site =
+        ruled(vec![redirect(regex("^/(.)z$"), "/{1}", 302), deny(regex("^/config/.*ini$"), all()), redirect(rule(&["/*z"]), "/{1}", 303)]);
+    check(&site, &[("/%FFz", "302 /%FF"), ("/%FF%FFz", "303 /%FF%FF"), ("/config/%FF%0A.ini", "403")]);
 }
 
 #[test]
@@ -295,15 +247,8 @@ fn rules_share_directories() {
 
 #[test]
 fn an_act_above_does_not_take_a_path_past_a_deny_below() {
-    let site = ruled(vec![
-        alias(&["/icons/*"], "/icons"),
-        respond(rule(&["/said"]), 200),
-        deny(rule(&["/icons/sub/*", "/said"]), all()),
-    ]);
-    check(
-        &site,
-        &[("/icons/x.png", "/icons/x.png"), ("/icons/sub/y.png", "403"), ("/said", "403")],
-    );
+    let site = ruled(vec![alias(&["/icons/*"], "/icons"), respond(rule(&["/said"]), 200), deny(rule(&["/icons/sub/*", "/said"]), all())]);
+    check(&site, &[("/icons/x.png", "/icons/x.png"), ("/icons/sub/y.png", "403"), ("/said", "403")]);
 }
 
 #[test]
@@ -313,13 +258,7 @@ fn access_rules_that_ask_the_disk_ask_once_for_each_path() {
     two.matchers.exists = Some(Exists::None);
     let mut other = act(deny(rule(&["/other"]), all()), Act::Root(directory("/other", "")));
     other.matchers.exists = Some(Exists::File);
-    let site = ruled(vec![
-        one,
-        two,
-        other,
-        rewrite(rule(&["/a.txt"]), "/secret"),
-        rewrite(rule(&["/secret"]), "/folder"),
-    ]);
+    let site = ruled(vec![one, two, other, rewrite(rule(&["/a.txt"]), "/secret"), rewrite(rule(&["/secret"]), "/folder")]);
     let ran = ask(&site, &Asked::get("/a.txt"));
     // For the path, for each of the two it becomes, of which the last is refused.
     assert_eq!((ran.text.as_str(), ran.asked), ("403", 3));
