@@ -9,7 +9,7 @@ use super::start::identity;
 use crate::config::{Config, Listen, LogNumbers, LogTarget};
 use crate::sys::privilege::Identity;
 use crate::sys::process::{self, Executable};
-use crate::sys::{log_file, shared, socket};
+use crate::sys::{log_file, pid_file, shared, socket};
 use std::io;
 
 /// Every fault that would keep the service from starting or from serving; empty: none. `owned` says whether a running
@@ -23,6 +23,13 @@ pub fn check(mut config: Config, owned: impl Fn(&str) -> bool) -> Vec<String> {
             Err(fault) if socket::is_without_ipv6(&fault) && address.ip().is_unspecified() => {}
             Err(fault) => faults.push(format!("listen on {address}: {fault}")),
             Ok(_) => {}
+        }
+    }
+    for (name, place) in [("control socket", &config.server.control_socket), ("pid file", &config.server.pid_file)] {
+        if let Some(path) = place
+            && let Err(why) = pid_file::check_directory(path)
+        {
+            faults.push(format!("{name} \"{}\": {why}", path.display()));
         }
     }
     let identity = match identity(&config) {

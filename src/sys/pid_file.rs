@@ -80,7 +80,21 @@ pub fn prepare_directory(of: &Path) -> Result<(), String> {
         Err(fault) if fault.kind() != io::ErrorKind::AlreadyExists => return Err(named(fault)),
         Ok(()) | Err(_) => {}
     }
-    let metadata = directory.metadata().map_err(named)?;
+    check_directory(of)
+}
+
+/// Whether only its owner can write the directory of a file of the service; one that is missing will be made. Changes nothing.
+///
+/// # Errors
+/// As [`prepare_directory`].
+pub fn check_directory(of: &Path) -> Result<(), String> {
+    let directory = of.parent().filter(|directory| !directory.as_os_str().is_empty());
+    let directory = directory.ok_or("it is in no directory")?;
+    let named = |fault: io::Error| format!("directory \"{}\": {fault}", directory.display());
+    let metadata = match directory.metadata() {
+        Err(fault) if fault.kind() == io::ErrorKind::NotFound => return Ok(()),
+        result => result.map_err(named)?,
+    };
     let (uid, gid) = privilege::own_ids();
     let by_group = metadata.mode() & 0o020 != 0 && metadata.gid() != gid;
     let by_owner = metadata.uid() != 0 && metadata.uid() != uid;

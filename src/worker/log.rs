@@ -241,12 +241,14 @@ fn write_formatted(format: &LogFormat, exchange: &Exchange<'_>, name: &str, line
     for cap in [FIELD_MAX, 300, 60] {
         line.truncate(start);
         log_format::render(format, &whole, cap, line);
-        if line.len() - start <= LINE_MAX {
+        // The batch ends the line itself.
+        if line.ends_with(b"\n") {
+            line.pop();
+        }
+        if line.len() - start < LINE_MAX {
             return;
         }
     }
-    lines::cut(line, start);
-    line.push(b'\n');
 }
 
 /// The fields of what was no request.
