@@ -18,6 +18,9 @@ pub(super) fn main(file: &Path, dump: bool) -> u8 {
         print!("{}", config::dump(&config));
         return 0;
     }
+    for warning in super::surprises::surprises(&config) {
+        eprintln!("{}: warning: {warning}", file.display());
+    }
     // What a running service listens on is no conflict with it.
     let status = config.server.control_socket.as_deref().and_then(|path| control::ask(path, Order::Status { json: true }).ok());
     let owned = |address: &str| status.as_ref().is_some_and(|status| status.contains(&format!("\"{address}\"")));

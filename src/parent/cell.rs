@@ -42,7 +42,7 @@ impl Cells {
         let shown = bases.chain(also).map(OsString::from).collect();
         let chroot = match &config.jail.mode {
             JailMode::Mount => None,
-            JailMode::Chroot(root) => Some(directory(root)?.into()),
+            JailMode::Chroot(root) => Some(safe_root(root, identity)?.into()),
         };
         Ok(Cells {
             identity,
@@ -106,6 +106,19 @@ impl Cells {
 /// Whether a site shows directories to clients, by itself or by a rule.
 fn lists(site: &Site) -> bool {
     site.listing || site.rules.iter().any(|rule| rule.changes.listing == Some(true))
+}
+
+/// The directory of mode "chroot", which the user of the service may not be able to change.
+fn safe_root(path: &PathBuf, identity: Identity) -> Result<PathBuf, String> {
+    use std::os::unix::fs::MetadataExt;
+    let found = directory(path)?;
+    let metadata = std::fs::metadata(&found).map_err(|fault| format!("\"{}\": {fault}", found.display()))?;
+    let by_owner = metadata.uid() == identity.uid;
+    let by_group = metadata.gid() == identity.gid && metadata.mode() & 0o020 != 0;
+    if !identity.rootless && (by_owner || by_group || metadata.mode() & 0o002 != 0) {
+        return Err(format!("jail root \"{}\": the user of the service (uid {}) can write it", found.display(), identity.uid));
+    }
+    Ok(found)
 }
 
 fn directory(path: &PathBuf) -> Result<PathBuf, String> {
