@@ -3,18 +3,10 @@
 use super::danger::Shown;
 use super::diagnostic::{Faults, quoted};
 use super::document::{Item, Table, Text};
-use super::template::{self, Captures, Purpose};
+use super::patterns::Patterns;
+use super::template::{self, Purpose};
 use super::{Act, Directory, Page, Part, Respond, Template, Variable, directory, redirect};
 use std::ops::Range;
-
-/// What the act needs to know of the rule's matchers.
-pub(super) struct Patterns<'r> {
-    /// `None`: the rule has no `path`, or a faulty one.
-    pub(super) paths: Option<&'r [Text<'r>]>,
-    pub(super) captures: &'r Captures,
-    /// Whether captures are groups of a regular expression.
-    pub(super) of_regex: bool,
-}
 
 pub(super) fn read(table: &Table<'_>, patterns: &Patterns<'_>, shown: &mut Shown, faults: &mut Faults<'_>) -> Option<Act> {
     let mut acts: Vec<(&str, Item<'_>)> = Vec::new();

@@ -1,8 +1,8 @@
 //! `redirect` of a rule: where it leads, which no request may choose, and its status. Does no I/O.
 
-use super::act::Patterns;
 use super::diagnostic::{Faults, quoted};
 use super::document::{Item, Table};
+use super::patterns::Patterns;
 use super::template::{self, Purpose};
 use super::{Act, Part, Template, Variable};
 

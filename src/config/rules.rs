@@ -1,12 +1,14 @@
 //! `[[site.rule]]`: matchers and changes read and checked; what a rule does is read by `act`. Does no I/O.
 
-use super::act::{self, Patterns};
+use super::act;
 use super::danger::Shown;
 use super::diagnostic::{Faults, quoted};
 use super::document::{Item, Table, Text};
+use super::host_name::host_name;
 use super::mime::is_token;
+use super::patterns::Patterns;
 use super::template::{self, Captures, Purpose};
-use super::{Changes, Exists, Matchers, Rule, RulePlace, Template, names, network, regex, site};
+use super::{Changes, Exists, Matchers, Rule, RulePlace, Template, names, network, regex, segments};
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -53,7 +55,7 @@ fn read_changes(table: &Table<'_>, captures: &Captures, faults: &mut Faults<'_>)
         deny: networks(table, "deny", faults),
         body: table.item("body", faults).and_then(|item| item.large_size(BODY, faults)),
         listing: table.item("listing", faults).and_then(|item| item.boolean(faults)),
-        index: index.map(|item| site::read_index(&item, faults)),
+        index: index.map(|item| segments::read_index(&item, faults)),
     }
 }
 
@@ -176,7 +178,7 @@ fn check_method(word: &str) -> Result<String, String> {
 }
 
 fn check_host(word: &str) -> Result<String, String> {
-    match site::host_name(word) {
+    match host_name(word) {
         Ok(name) if name.is_empty() => Err(format!("expected {HOST_EXPECTED}")),
         Ok(name) => Ok(name),
         Err(help) => Err(help.to_owned()),

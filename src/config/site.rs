@@ -3,10 +3,11 @@
 use super::danger::Shown;
 use super::diagnostic::{Faults, quoted};
 use super::document::{Item, Table, Text};
+use super::host_name::host_name;
 use super::mime::is_token;
 use super::rules::{self, Regexes};
 use super::template::Captures;
-use super::{Directory, Listen, Server, Site, Symlinks, Template, directory, listen, log, names};
+use super::{Directory, Listen, Server, Site, Symlinks, Template, directory, listen, log, names, segments};
 use std::collections::HashMap;
 use std::path::PathBuf;
 
@@ -85,10 +86,10 @@ fn read_others(table: &Table<'_>, site: &mut Site, faults: &mut Faults<'_>) {
         site.access_log = log::read_access_log(&item, faults);
     }
     if let Some(item) = table.item("index", faults) {
-        site.index = read_index(&item, faults);
+        site.index = segments::read_index(&item, faults);
     }
     if let Some(item) = table.item("hidden", faults) {
-        site.hidden = read_list(&item, "a list of patterns", faults, check_hidden);
+        site.hidden = segments::read_hidden(&item, faults);
     }
     if let Some(listing) = table.item("listing", faults).and_then(|item| item.boolean(faults)) {
         site.listing = listing;
@@ -118,11 +119,6 @@ fn read_error_pages(item: &Item<'_>, faults: &mut Faults<'_>) -> Vec<(u16, Strin
         list.push((number, path.value.to_owned()));
     }
     list
-}
-
-/// Names of index files.
-pub(super) fn read_index(item: &Item<'_>, faults: &mut Faults<'_>) -> Vec<String> {
-    read_list(item, "a list of file names", faults, check_index)
 }
 
 /// The names of a site, each on no other site that answers at one of its addresses.
@@ -163,73 +159,6 @@ fn take(name: String, at: std::ops::Range<usize>, listen: &[Listen], taken: &mut
     others.push((at.start, listen.to_vec()));
 }
 
-/// A name as it is compared with a request's: lower case, without the root's dot. RFC 1123, section 2.1, and `_`, which is in use.
-pub(super) fn host_name(written: &str) -> Result<String, &'static str> {
-    let name = written.to_ascii_lowercase();
-    if name.is_empty() {
-        return Ok(name);
-    }
-    let name = name.strip_suffix('.').unwrap_or(&name);
-    let host = name.strip_prefix("*.").unwrap_or(name);
-    if name == "*" {
-        return Err("expected \"\" for requests that match no other site");
-    }
-    if !host.is_ascii() {
-        return Err("expected its ASCII form, which begins with \"xn--\"");
-    }
-    if host.contains('*') {
-        return Err("expected \"*\" only as the whole first label, such as \"*.example.org\"");
-    }
-    if host.contains(':') {
-        return Err("expected a name without a port");
-    }
-    if name.len() > NAME_MAX {
-        return Err("expected at most 253 characters");
-    }
-    if !host.split('.').all(is_label) {
-        return Err("expected labels of 1 to 63 letters, digits, \"-\" and \"_\" with dots between them");
-    }
-    Ok(name.to_owned())
-}
-
-fn is_label(label: &str) -> bool {
-    (1..=LABEL_MAX).contains(&label.len())
-        && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_')
-        && !label.starts_with('-')
-        && !label.ends_with('-')
-}
-
-fn read_list(item: &Item<'_>, expected: &str, faults: &mut Faults<'_>, check: fn(&str) -> Result<(), &'static str>) -> Vec<String> {
-    let mut list = Vec::new();
-    for text in item.texts(expected, faults).unwrap_or_default() {
-        match check(text.value) {
-            Ok(()) => list.push(text.value.to_owned()),
-            Err(help) => faults.report(text.at.clone(), format!("{} is not possible here", quoted(text.value)), help),
-        }
-    }
-    list
-}
-
-/// An index file is looked up in the directory itself and nowhere else.
-fn check_index(name: &str) -> Result<(), &'static str> {
-    match name {
-        "" | "." | ".." => Err("expected the name of a file"),
-        _ if name.contains(['/', '\0']) => Err("expected the name of a file, without \"/\""),
-        _ => Ok(()),
-    }
-}
-
-/// A pattern is compared with one segment of a path, so one with a slash would hide nothing, silently.
-fn check_hidden(pattern: &str) -> Result<(), &'static str> {
-    if pattern.is_empty() {
-        return Err("expected a pattern, such as \".*\"");
-    }
-    if pattern.contains(['/', '\0']) {
-        return Err("expected a pattern for one segment of a path, without \"/\"");
-    }
-    Ok(())
-}
-
 /// It stands in a response header unquoted: RFC 9110, section 5.6.2, token.
 fn read_charset(text: &Text<'_>, faults: &mut Faults<'_>) -> String {
     if !text.value.is_empty() && !is_token(text.value) {
@@ -239,10 +168,6 @@ fn read_charset(text: &Text<'_>, faults: &mut Faults<'_>) -> String {
     text.value.to_owned()
 }
 
-/// Characters of a host name without its last dot: RFC 1035, section 2.3.4.
-const NAME_MAX: usize = 253;
-/// Characters of a label, from the same section.
-const LABEL_MAX: usize = 63;
 /// Dot files, editors' backups and autosaves.
 const HIDDEN: [&str; 4] = [".*", "*~", "*.bak", "#*#"];
 pub(super) const SYMLINKS: [(&str, Symlinks); 4] =

@@ -30,6 +30,13 @@ pub(super) struct Control {
     taken: u64,
 }
 
+/// Who asked for the status, and until when a worker may answer.
+pub(super) struct Asked {
+    pub(super) client: u64,
+    pub(super) json: bool,
+    pub(super) until: u64,
+}
+
 impl Control {
     /// Listens at `path`, with the socket of the program before or in place of one that nobody listens at any more.
     ///

@@ -4,8 +4,9 @@
 //!
 //! `start` is what happens once, `cell` what is decided about each confined process, `listen` the sockets, `child` one
 //! process from its start to its verification, `slot` the place it has and gets again, `generation` the workers of one
-//! reading of the configuration, `reload` how the next one takes over, `control` and `status` what an administrator asks,
-//! `upgrade` the next program in the same process, `supervise` the loop.
+//! reading of the configuration, `prepare` what they need before they start, `hand_over` what they get once they run,
+//! `reload` how the next one takes over, `control` and `status` what an administrator asks, `upgrade` the next program in
+//! the same process, `supervise` the loop.
 
 #![forbid(unsafe_code)]
 
@@ -14,8 +15,10 @@ mod check;
 mod child;
 mod control;
 mod generation;
+mod hand_over;
 mod listen;
 mod logs;
+mod prepare;
 mod prove;
 mod reload;
 mod report;

@@ -4,8 +4,8 @@
 use super::child::Nursery;
 use super::control::{self, Control};
 use super::listen::{self, Listener};
+use super::prepare::{Fixed, Source, prepare};
 use super::prove::{Proof, prove};
-use super::reload::{Fixed, Source, prepare};
 use super::report::{self, announce};
 use super::supervise::Supervisor;
 use super::upgrade::{Inherited, Legacy};

@@ -1,17 +1,11 @@
 //! `anchorite status`: generations and workers from what the parent itself knows, counters from any worker that answers.
 
+use super::control::Asked;
 use super::generation::{Generation, Phase};
 use super::supervise::Supervisor;
 use crate::ipc::counters::Totals;
 use crate::ipc::messages::ToWorker;
 use crate::sys::{clock, process};
-
-/// Who asked, and until when a worker may answer.
-pub(super) struct Asked {
-    client: u64,
-    json: bool,
-    pub(super) until: u64,
-}
 
 impl Supervisor {
     /// Asks a worker for the counters; its answer, or none in time, answers the client.

@@ -5,8 +5,7 @@ use super::counters::Counters;
 use super::files::{self, Content, Files, Served};
 use super::log::{Exchange, Log};
 use super::response::{self, Head, Persistence};
-use crate::config::{Level, Limits, Listen, Page, WorkerSlice};
-use crate::ipc::counters::Counter;
+use crate::config::{Level, Limits, Listen, WorkerSlice};
 use crate::ipc::lines;
 use crate::proto::conditional::{self, Precondition, Validators};
 use crate::proto::head::{self, Framing, HeadLimits, Method, Request, Version};
@@ -15,7 +14,7 @@ use crate::proto::status::{Reject, Status};
 use crate::proto::target::{self, Path};
 use crate::site::facts::Facts;
 use crate::site::plan::{self, Outcome, Plan, Step};
-use crate::site::{Door, ResponseChanges, Sites, error_page, listing, mime};
+use crate::site::{Door, ResponseChanges, Sites, mime};
 use crate::sys::file::Opened;
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -36,14 +35,14 @@ pub(super) struct Service {
     pub(super) held: usize,
     /// No request is kept alive any more.
     pub(super) stopping: bool,
-    server: String,
+    pub(super) server: String,
     mime: Vec<(String, String)>,
     /// What the rules change in the response being made, and where that begins in `out`.
-    changes: ResponseChanges,
+    pub(super) changes: ResponseChanges,
     start: usize,
     uid: u32,
-    path: Path,
-    page: Vec<u8>,
+    pub(super) path: Path,
+    pub(super) page: Vec<u8>,
     /// Error lines of the last minute, to write each once.
     said: HashMap<String, u64>,
 }
@@ -105,7 +104,7 @@ pub(super) struct Incoming<'r> {
 }
 
 /// What is written behind a head.
-enum Body<'b> {
+pub(super) enum Body<'b> {
     None,
     Bytes(&'b [u8]),
     File { file: Rc<Served>, offset: u64, length: u64 },
@@ -234,21 +233,6 @@ impl Service {
         self.carry_out(incoming, site, plan, outcome)
     }
 
-    /// Answers bytes that are no acceptable request; the connection ends.
-    pub(super) fn reject(&mut self, visit: Visit, reject: &Reject, line: &[u8]) {
-        self.counters.count(Counter::Refused, 1);
-        self.log.error(Level::Info, &format!("client {}: {} ({})", visit.client, reject.status, reject.why));
-        self.page.clear();
-        error_page::render(reject.status, &mut self.page);
-        Head::begin(&mut self.out, reject.status, &self.server, &self.clock)
-            .field("Content-Type", HTML)
-            .number("Content-Length", count(&self.page))
-            .end(Persistence::Close);
-        self.out.extend_from_slice(&self.page);
-        let bytes = count(&self.page);
-        self.write_line(None, None, visit, line, reject.status, bytes);
-    }
-
     /// Writes the access line of a file that was sent, or as much of it as was.
     pub(super) fn log_file(&mut self, body: &FileBody) {
         let Line { head, site, visit, status, sent } = &body.line;
@@ -259,7 +243,7 @@ impl Service {
     }
 
     /// Writes an access line, and counts.
-    fn write_line(
+    pub(super) fn write_line(
         &mut self,
         request: Option<&Request<'_, '_>>,
         site: Option<usize>,
@@ -316,85 +300,11 @@ impl Service {
         self.page(&incoming, site, reject.status, &[])
     }
 
-    /// A page of our own: an error or a redirect.
-    fn page(&mut self, incoming: &Incoming<'_>, site: usize, status: Status, fields: &[(&str, &[u8])]) -> Answered {
-        let mut page = std::mem::take(&mut self.page);
-        page.clear();
-        error_page::render(status, &mut page);
-        let mut head = Head::begin(&mut self.out, status, &self.server, &self.clock);
-        for (name, value) in fields {
-            head = head.field(name, value);
-        }
-        head.field("Content-Type", HTML).number("Content-Length", count(&page)).end(incoming.persistence);
-        let answered = self.finish(incoming, site, status, Body::Bytes(&page));
-        self.page = page;
-        answered
-    }
-
-    /// A text that the configuration or the server itself answers with.
-    fn text(&mut self, incoming: &Incoming<'_>, site: usize, status: Status, content_type: &[u8], text: &[u8]) -> Answered {
-        Head::begin(&mut self.out, status, &self.server, &self.clock)
-            .field("Content-Type", content_type)
-            .number("Content-Length", count(text))
-            .field("X-Content-Type-Options", b"nosniff")
-            .end(incoming.persistence);
-        self.finish(incoming, site, status, Body::Bytes(text))
-    }
-
-    /// What the server tells of itself.
-    fn own_page(&mut self, incoming: &Incoming<'_>, site: usize, page: Page) -> Answered {
-        self.counters.publish();
-        let (content_type, text): (&[u8], String) = match page {
-            Page::Health => (b"text/plain; charset=utf-8", "ok\n".to_owned()),
-            Page::Status => (b"text/plain; charset=utf-8", self.counters.totals().text() + "\n"),
-            Page::Metrics => (b"text/plain; version=0.0.4; charset=utf-8", self.counters.totals().prometheus()),
-        };
-        self.changes.headers.push(("cache-control".into(), b"no-store".as_slice().into()));
-        self.text(incoming, site, Status::OK, content_type, text.as_bytes())
-    }
-
-    fn listing(&mut self, incoming: &Incoming<'_>, site: usize, plan: &mut Plan) -> Answered {
-        let (found, truncated) = match self.files.list(plan.lookup()) {
-            Ok(found) => found,
-            Err((status, fault)) => {
-                self.complain(incoming, site, &fault);
-                return self.page(incoming, site, status, &[]);
-            }
-        };
-        let configured = self.sites.compiled(site);
-        let id = hexadecimal(incoming.visit.id);
-        let facts = facts(incoming, &self.path, &id);
-        let mut entries: Vec<listing::Entry> = found
-            .into_iter()
-            .filter(|entry| plan.shows(configured, &facts, &entry.name, entry.directory))
-            .map(|entry| listing::Entry { name: entry.name, directory: entry.directory, size: entry.size, modified: entry.modified })
-            .collect();
-        let mut page = Vec::new();
-        listing::render(&self.path, &mut entries, truncated, &mut page);
-        self.text(incoming, site, Status::OK, HTML, &page)
-    }
-
-    /// A file as the page of an error, with the error's status.
-    fn error_file(&mut self, incoming: &Incoming<'_>, site: usize, plan: &Plan, status: Status, opened: Opened) -> Answered {
-        match self.read(incoming, site, plan, opened) {
-            Err(answered) => answered,
-            Ok(file) => {
-                Head::begin(&mut self.out, status, &self.server, &self.clock)
-                    .field("Content-Type", &file.content_type)
-                    .number("Content-Length", file.length())
-                    .field("X-Content-Type-Options", b"nosniff")
-                    .end(incoming.persistence);
-                let length = file.length();
-                self.finish(incoming, site, status, Body::File { file: Rc::new(file), offset: 0, length })
-            }
-        }
-    }
-
     /// Reads a file that was opened, with its type.
     ///
     /// # Errors
     /// The answer instead.
-    fn read(&mut self, incoming: &Incoming<'_>, site: usize, plan: &Plan, opened: Opened) -> Result<Served, Answered> {
+    pub(super) fn read(&mut self, incoming: &Incoming<'_>, site: usize, plan: &Plan, opened: Opened) -> Result<Served, Answered> {
         let stat = opened.stat;
         let content = match files::content(opened) {
             Ok(content) => content,
@@ -512,7 +422,7 @@ impl Service {
     }
 
     /// Writes the body, or hands it over where it comes from an open file; writes the access line when the response is whole.
-    fn finish(&mut self, incoming: &Incoming<'_>, site: usize, status: Status, body: Body<'_>) -> Answered {
+    pub(super) fn finish(&mut self, incoming: &Incoming<'_>, site: usize, status: Status, body: Body<'_>) -> Answered {
         if self.changes != ResponseChanges::default() {
             response::change(&mut self.out, self.start, &self.changes, &self.clock);
         }
@@ -543,7 +453,7 @@ impl Service {
     }
 
     /// Writes an error line, each once a minute: a client that asks again and again does not fill the log.
-    fn complain(&mut self, incoming: &Incoming<'_>, site: usize, fault: &str) {
+    pub(super) fn complain(&mut self, incoming: &Incoming<'_>, site: usize, fault: &str) {
         const INTERVAL_MS: u64 = 60_000;
         const REMEMBERED: usize = 256;
         let now = self.clock.now;
@@ -577,11 +487,11 @@ impl Service {
 }
 
 /// What the rules may look at.
-fn facts<'a>(incoming: &Incoming<'a>, path: &'a Path, id: &'a [u8]) -> Facts<'a> {
+pub(super) fn facts<'a>(incoming: &Incoming<'a>, path: &'a Path, id: &'a [u8]) -> Facts<'a> {
     Facts { request_id: id, ..Facts::of(incoming.request, path, incoming.visit.client) }
 }
 
-fn hexadecimal(number: u64) -> [u8; 16] {
+pub(super) fn hexadecimal(number: u64) -> [u8; 16] {
     let mut digits = [b'0'; 16];
     for (digit, shift) in digits.iter_mut().zip((0..64).step_by(4).rev()) {
         let value = u8::try_from((number >> shift) & 15).unwrap_or(0);
@@ -590,12 +500,9 @@ fn hexadecimal(number: u64) -> [u8; 16] {
     digits
 }
 
-fn count(bytes: &[u8]) -> u64 {
+pub(super) fn count(bytes: &[u8]) -> u64 {
     u64::try_from(bytes.len()).unwrap_or(u64::MAX)
 }
-
-/// For pages of our own.
-const HTML: &[u8] = b"text/html; charset=utf-8";
 
 /// A body from memory up to this size is copied behind its head: one buffer, one write(2).
 const COPY_MAX: u64 = 16 * 1024;

@@ -2,8 +2,9 @@
 //!
 //! One thread, one epoll loop, no blocking call but reading the files it serves. It may see the document roots, read-only,
 //! and nothing else; it talks on sockets it was handed or accepted. A file per concern: `event_loop` waits and accepts,
-//! `connection` is one client's bytes in and out, `answer` makes the response to one request, `files` looks up and caches,
-//! `outgoing` what one has to send, `response` writes heads, `log` batches lines, `timer` and `clock` keep time.
+//! `connection` is one client's bytes in and out, `answer` makes the response to one request, `page` those that are no file,
+//! `files` looks up and caches, `outgoing` what one has to send, `response` writes heads, `log` batches lines, `timer` and
+//! `clock` keep time.
 
 #![forbid(unsafe_code)]
 
@@ -15,6 +16,7 @@ mod event_loop;
 mod files;
 mod log;
 mod outgoing;
+mod page;
 mod response;
 mod timer;
 

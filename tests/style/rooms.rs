@@ -51,7 +51,9 @@ fn uses(path: &Path) -> Vec<Use> {
             }
             _ => {
                 rest = after;
-                paths.extend(words(line));
+                // `pub(in a::b)` says who may use what follows, and uses nothing.
+                let visibility = line.strip_prefix("pub(in ").and_then(|line| line.split_once(')'));
+                paths.extend(words(visibility.map_or(line, |(_, line)| line)));
             }
         }
     }

@@ -1,6 +1,6 @@
 //! `allow` and `deny`: every matching rule must permit.
 
-use super::Changes;
+use super::compiled::Changes;
 use std::net::IpAddr;
 
 impl Changes {

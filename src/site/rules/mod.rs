@@ -4,10 +4,12 @@
 //! the run. Only `allow` and `deny` do not wait for their turn: those of all rules, wherever they stand, are tried before the first rule runs
 //! and again whenever the path has become another, so that no act, and no rewriting above, takes a path past them.
 //!
-//! A file per act, by its word in the configuration; `matchers` says whether a rule applies, `access` whether it permits.
+//! `compiled` is what the rules are made into, `run` their run. A file per act, by its word in the configuration; `matchers` says whether a
+//! rule applies, `access` whether it permits.
 
 mod access;
 mod alias;
+mod compiled;
 mod matchers;
 mod redirect;
 mod respond;
@@ -15,155 +17,9 @@ mod rewrite;
 mod run;
 mod try_;
 
+pub(super) use compiled::Rules;
 pub use run::ResponseChanges;
 pub(super) use run::{Next, Run};
-
-use super::lookup::RootRef;
-use super::template;
-use crate::config::{Act, Network, Rule, Site, Template};
-use alias::{Alias, Place};
-use matchers::Compiled;
-use std::sync::Arc;
-use std::time::Duration;
-
-/// The rules of one site, ready to run.
-#[derive(Debug, Default)]
-pub(super) struct Rules {
-    rules: Vec<OneRule>,
-    /// The numbers of those with `allow` or `deny`.
-    access: Vec<usize>,
-    /// What is looked up, and listed where nothing acts, lies beneath this.
-    place: Place,
-    /// What stands behind the star of each of the site's names that has one, longest first, its dot included.
-    stars: Vec<Vec<u8>>,
-    /// Names of the site without a star: what the star stands for is then nothing.
-    exact: Vec<Vec<u8>>,
-    /// A regular expression does not compile, which the configuration's reader refuses. Every request is then refused: a `deny` may be lost.
-    broken: bool,
-}
-
-/// One rule.
-#[derive(Debug)]
-struct OneRule {
-    matchers: Compiled,
-    changes: Changes,
-    act: Option<Doing>,
-    /// Whether `{1}` is of the site's name, since the rule itself has no captures.
-    of_name: bool,
-}
-
-/// What a rule changes, ready to be put to use.
-#[derive(Debug)]
-struct Changes {
-    header: Vec<(Arc<str>, Text)>,
-    expires: Option<Duration>,
-    allow: Vec<Network>,
-    deny: Vec<Network>,
-    body: Option<u64>,
-    listing: Option<bool>,
-    index: bool,
-}
-
-/// A header's value.
-#[derive(Debug)]
-enum Text {
-    Fixed(Arc<[u8]>),
-    Template(Template),
-}
-
-/// An act, ready to be done.
-#[derive(Debug)]
-enum Doing {
-    Root(Place),
-    Alias(Alias),
-    Redirect { to: Template, status: u16 },
-    Rewrite(Template),
-    Try(Vec<Template>),
-    Respond(crate::config::Respond),
-}
-
-impl Rules {
-    /// Compiles the rules of a site. `root` is the number of its root, `roots` those of the directories of its rules.
-    pub(super) fn new(site: &Site, root: RootRef, roots: &[RootRef]) -> Rules {
-        let mut rules = Rules { place: Place::new(root, site.root_rest.clone()), ..Rules::default() };
-        for name in site.name.iter().filter(|name| !name.is_empty()) {
-            match name.strip_prefix('*') {
-                Some(behind) => rules.stars.push(behind.as_bytes().to_vec()),
-                None => rules.exact.push(name.as_bytes().to_vec()),
-            }
-        }
-        rules.stars.sort_by_key(|behind| std::cmp::Reverse(behind.len()));
-        for (number, rule) in site.rules.iter().enumerate() {
-            match OneRule::new(rule, roots.get(number).copied().unwrap_or_default()) {
-                Some(rule) => rules.rules.push(rule),
-                None => rules.broken = true,
-            }
-            if !(rule.changes.allow.is_empty() && rule.changes.deny.is_empty()) {
-                rules.access.push(number);
-            }
-        }
-        rules
-    }
-
-    /// Whether a path alone says what is looked up beneath the site's root.
-    pub(super) fn is_empty(&self) -> bool {
-        self.rules.is_empty() && !self.broken && self.place.is_literal()
-    }
-
-    /// Whether any rule has `allow` or `deny`.
-    pub(super) fn limits_access(&self) -> bool {
-        !self.access.is_empty()
-    }
-
-    /// What the star of the site's name stands for, in lower case; empty for a name without one.
-    fn star(&self, host: Option<&[u8]>) -> Vec<u8> {
-        let Some(host) = host.map(<[u8]>::to_ascii_lowercase) else {
-            return Vec::new();
-        };
-        if self.exact.contains(&host) {
-            return Vec::new();
-        }
-        let star = self.stars.iter().find_map(|behind| host.strip_suffix(behind.as_slice()));
-        star.map(<[u8]>::to_vec).unwrap_or_default()
-    }
-}
-
-impl OneRule {
-    fn new(rule: &Rule, root: RootRef) -> Option<OneRule> {
-        let act = rule.act.as_ref().map(|act| match act {
-            Act::Root(directory) => Doing::Root(Place::new(root, directory.rest.clone())),
-            Act::Alias(directory) => Doing::Alias(Alias::new(root, directory.rest.clone())),
-            Act::Redirect { to, status } => Doing::Redirect { to: to.clone(), status: *status },
-            Act::Rewrite(to) => Doing::Rewrite(to.clone()),
-            Act::Try(candidates) => Doing::Try(candidates.clone()),
-            Act::Respond { answer } => Doing::Respond(answer.clone()),
-        });
-        let of_name = rule.matchers.regex.is_none() && !rule.matchers.path.iter().any(|path| path.contains('*'));
-        Some(OneRule { matchers: Compiled::new(rule)?, changes: Changes::new(&rule.changes), act, of_name })
-    }
-}
-
-impl Changes {
-    fn new(changes: &crate::config::Changes) -> Changes {
-        let text = |value: &Template| {
-            if !template::is_fixed(value) {
-                return Text::Template(value.clone());
-            }
-            let mut out = Vec::new();
-            template::header(value, &template::Unknown, &mut out);
-            Text::Fixed(out.into())
-        };
-        Changes {
-            header: changes.header.iter().map(|(name, value)| (Arc::from(name.as_str()), text(value))).collect(),
-            expires: changes.expires,
-            allow: changes.allow.clone(),
-            deny: changes.deny.clone(),
-            body: changes.body,
-            listing: changes.listing,
-            index: changes.index.is_some(),
-        }
-    }
-}
 
 #[cfg(test)]
 mod tests;

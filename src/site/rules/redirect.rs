@@ -1,8 +1,7 @@
 //! `redirect`: another place for the client to ask.
 
 use super::super::template::{self, Values};
-use super::Run;
-use super::run::Next;
+use super::run::{Next, Run};
 use crate::config::Template;
 use crate::proto::status::Status;
 

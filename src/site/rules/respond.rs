@@ -2,8 +2,8 @@
 
 use super::super::facts::Facts;
 use super::super::template::{self, Values};
-use super::run::Next;
-use super::{Changes, Run};
+use super::compiled::Changes;
+use super::run::{Next, Run};
 use crate::config::{Page, Respond};
 use crate::proto::head::Method;
 use crate::proto::status::Status;

@@ -2,8 +2,8 @@
 
 use super::super::facts::Facts;
 use super::super::template;
-use super::run::{Inputs, Next, parse};
-use super::{OneRule, Run};
+use super::compiled::OneRule;
+use super::run::{Inputs, Next, Run, parse};
 use crate::config::Template;
 use crate::proto::status::Status;
 use crate::proto::target::Path;

@@ -3,8 +3,8 @@
 use super::super::facts::Facts;
 use super::super::lookup::{Question, Stands};
 use super::super::trace::{Event, Trace};
-use super::run::Next;
-use super::{OneRule, Rules, Run};
+use super::compiled::{OneRule, Rules};
+use super::run::{Next, Run};
 use crate::config::{Part, Site, Template};
 use crate::proto::status::Status;
 use crate::proto::target::Path;

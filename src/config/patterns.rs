@@ -1,0 +1,13 @@
+//! What the act of a rule needs to know of the paths that the rule matches. Does no I/O.
+
+use super::document::Text;
+use super::template::Captures;
+
+/// What the act needs to know of the rule's matchers.
+pub(super) struct Patterns<'r> {
+    /// `None`: the rule has no `path`, or a faulty one.
+    pub(super) paths: Option<&'r [Text<'r>]>,
+    pub(super) captures: &'r Captures,
+    /// Whether captures are groups of a regular expression.
+    pub(super) of_regex: bool,
+}

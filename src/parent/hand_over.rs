@@ -1,0 +1,113 @@
+//! What running children are handed: workers their listening sockets, `log` its files and the channel of every worker.
+
+use super::logs::Logs;
+use super::slot::Slot;
+use super::supervise::{LOG, Place, Supervisor};
+use crate::config::Level;
+use crate::ipc::Channel;
+use crate::ipc::messages::{ToLog, ToWorker};
+use crate::role::Role;
+use crate::sys::socket;
+use std::os::fd::{AsFd, BorrowedFd};
+
+impl Supervisor {
+    /// Hands the workers of a generation their sockets.
+    pub(super) fn give_generation_its_listeners(&mut self, number: u32) -> Result<(), String> {
+        let count = self.generations.iter().find(|known| known.number == number).map_or(0, |known| known.slots.len());
+        (0..u32::try_from(count).unwrap_or(0)).try_for_each(|slot| self.give_listeners(Place { generation: number, slot }))
+    }
+
+    /// Hands the listening sockets of its generation to a worker. One that no longer listens was turned into something else
+    /// by a hijacked worker: it is not handed out again.
+    pub(super) fn give_listeners(&mut self, place: Place) -> Result<(), String> {
+        let Some(generation) = self.generations.iter().find(|generation| generation.number == place.generation) else {
+            return Ok(());
+        };
+        let sockets = generation.listeners.iter().map(|listener| &listener.socket);
+        let listening: Vec<BorrowedFd<'_>> = sockets.filter(|socket| socket::is_listening(socket)).map(AsFd::as_fd).collect();
+        if listening.len() < generation.listeners.len() {
+            self.logs.report.line(Level::Error, "a listening socket was tampered with and is not handed out again");
+        }
+        let count = u8::try_from(listening.len()).map_err(|_| "too many listening sockets".to_owned())?;
+        let child = generation.slots.get(place.index()).and_then(|slot| slot.child.as_ref());
+        if let Some(Err(fault)) = child.map(|child| child.channel.send(&ToWorker::Listen { count }, &listening)) {
+            return self.condemn(place, &format!("could not be handed its sockets: {fault}"));
+        }
+        self.hand_over_log_end(place)
+    }
+
+    /// Hands the log files to `log`, and with a new `log` the channel of every worker.
+    pub(super) fn give_logs(&mut self) -> Result<(), String> {
+        self.give_files()?;
+        for place in self.places(|slot| slot.role == Role::Worker && slot.is_serving()) {
+            self.renew_log_channel(place)?;
+            self.hand_over_log_end(place)?;
+        }
+        Ok(())
+    }
+
+    /// Hands the log files to `log`, in place of those it has.
+    fn give_files(&mut self) -> Result<(), String> {
+        let log = self.slot(LOG).filter(|slot| slot.is_serving()).and_then(|slot| slot.child.as_ref());
+        match log.map(|log| self.logs.hand_over(&log.channel)) {
+            Some(Err(fault)) => self.condemn(LOG, &format!("could not be handed its files: {fault}")),
+            _ => Ok(()),
+        }
+    }
+
+    /// Connects to syslog anew for `log`, which asks again while nobody listens there.
+    pub(super) fn give_syslog(&mut self) -> Result<(), String> {
+        let Some(socket) = self.logs.renew_syslog().and_then(|socket| socket.try_clone_to_owned().ok()) else {
+            return Ok(());
+        };
+        let log = self.slot(LOG).and_then(|slot| slot.child.as_ref());
+        match log.map(|log| log.channel.send(&ToLog::Syslog, &[socket.as_fd()])) {
+            Some(Err(fault)) => self.condemn(LOG, &format!("does not take its messages: {fault}")),
+            _ => Ok(()),
+        }
+    }
+
+    /// Writes to these logs from now on.
+    pub(super) fn take_logs(&mut self, logs: Logs) -> Result<(), String> {
+        self.logs = logs;
+        self.give_files()
+    }
+
+    /// Opens the log files again by their names: what was renamed meanwhile is let go.
+    pub(super) fn reopen(&mut self) -> Result<(), String> {
+        let outcome = self.logs.reopened().and_then(|logs| self.take_logs(logs));
+        if let Err(why) = &outcome {
+            self.logs.report.line(Level::Error, &format!("reopen: {why}; the old files stay in use"));
+        }
+        outcome
+    }
+
+    /// A worker whose channel led to a `log` that died gets a new one.
+    fn renew_log_channel(&mut self, place: Place) -> Result<(), String> {
+        let Some(slot) = self.slot_mut(place) else { return Ok(()) };
+        let Some(child) = slot.child.as_ref().filter(|_| slot.log_end.is_none()) else {
+            return Ok(());
+        };
+        let (ours, theirs) = Channel::pair().map_err(|fault| format!("log channel: {fault}"))?;
+        match child.channel.send(&ToWorker::Log, &[theirs.as_fd()]) {
+            Ok(()) => slot.log_end = Some(ours),
+            // It has just ended; that is told elsewhere.
+            Err(fault) if fault.kind() == std::io::ErrorKind::BrokenPipe => {}
+            Err(fault) => return self.condemn(place, &format!("does not take its messages: {fault}")),
+        }
+        Ok(())
+    }
+
+    fn hand_over_log_end(&mut self, place: Place) -> Result<(), String> {
+        if !self.slot(LOG).is_some_and(Slot::is_serving) {
+            return Ok(());
+        }
+        let Some(slot) = self.slot_mut(place) else { return Ok(()) };
+        let (message, end) = (ToLog::Channel { worker: slot.log_number }, slot.log_end.take());
+        let log = self.slot(LOG).and_then(|slot| slot.child.as_ref());
+        match log.zip(end).map(|(log, end)| log.channel.send(&message, &[end.as_fd()])) {
+            Some(Err(fault)) => self.condemn(LOG, &format!("does not take its messages: {fault}")),
+            _ => Ok(()),
+        }
+    }
+}

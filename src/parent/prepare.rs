@@ -1,0 +1,139 @@
+//! What a generation needs before its workers start: where its configuration comes from, and what that names, bound, opened
+//! and resolved.
+
+use super::cell::Cells;
+use super::control;
+use super::listen::{Listener, listen};
+use super::logs::Logs;
+use crate::config::{self, Config};
+use crate::sys::privilege::Identity;
+use crate::sys::{pid_file, proc, process};
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::rc::Rc;
+
+/// Where the configuration comes from, and what of it a reload may not change.
+pub(super) struct Source {
+    /// `None`: `anchorite serve`, which has no file.
+    pub(super) file: Option<PathBuf>,
+    /// Where the program lay when the service started: what USR2 runs.
+    pub(super) program: PathBuf,
+    pub(super) identity: Identity,
+    pub(super) fixed: Fixed,
+    /// Directories by the names the configuration has for them, and what they were when they were shown.
+    pub(super) watched: Vec<(PathBuf, Option<(u64, u64)>)>,
+    pub(super) looked: u64,
+    /// What those directories were when a reload was last tried for their sake.
+    pub(super) tried: Vec<Option<(u64, u64)>>,
+    /// Another reload was asked for while one was under way, by these clients: the file may have changed since it was read.
+    pub(super) again: Option<Vec<u64>>,
+}
+
+/// Settings that need a restart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Fixed {
+    user: Option<String>,
+    group: Option<String>,
+    mode: config::JailMode,
+    control_socket: Option<PathBuf>,
+}
+
+/// Everything a generation needs before its workers start.
+pub(super) struct Prepared {
+    pub(super) cells: Rc<Cells>,
+    pub(super) listeners: Vec<Rc<Listener>>,
+    pub(super) workers: u16,
+    pub(super) drain_ms: u64,
+    /// Taken by whoever writes to them.
+    pub(super) logs: Option<Logs>,
+    pub(super) watched: Vec<(PathBuf, Option<(u64, u64)>)>,
+    pub(super) pid_file: Option<PathBuf>,
+}
+
+/// A generation that starts, and what comes into force with it.
+pub(super) struct Pending {
+    pub(super) number: u32,
+    pub(super) clients: Vec<u64>,
+    pub(super) logs: Option<Logs>,
+    pub(super) watched: Vec<(PathBuf, Option<(u64, u64)>)>,
+    pub(super) pid_file: Option<PathBuf>,
+}
+
+impl Fixed {
+    pub(super) fn of(config: &Config) -> Fixed {
+        Fixed {
+            user: config.server.user.clone(),
+            group: config.server.group.clone(),
+            mode: config.jail.mode.clone(),
+            control_socket: config.server.control_socket.clone(),
+        }
+    }
+
+    /// The first setting in which two configurations differ.
+    pub(super) fn difference(&self, other: &Fixed) -> Option<&'static str> {
+        [
+            (self.user != other.user, "[server] user"),
+            (self.group != other.group, "[server] group"),
+            (self.mode != other.mode, "[jail] mode"),
+            (self.control_socket != other.control_socket, "[server] control_socket"),
+        ]
+        .into_iter()
+        .find_map(|(differs, name)| differs.then_some(name))
+    }
+}
+
+/// Binds, opens and resolves what a configuration names.
+///
+/// # Errors
+/// Names what cannot be had, with the errno.
+pub(super) fn prepare(
+    mut config: Config,
+    identity: Identity,
+    open: &[Rc<Listener>],
+    logs: Option<(&Logs, &BTreeSet<u16>)>,
+) -> Result<Prepared, String> {
+    control::leave_out_of_reach(&mut config.server, identity.rootless);
+    let pid_file = config.server.pid_file.clone();
+    pid_file.as_deref().map(pid_file::refuse_other).transpose()?;
+    let listeners = listen(&config.addresses(), open)?;
+    let (logs, numbers) = Logs::open(&config, identity, logs)?;
+    let watched =
+        config.sites.iter().map(|site| &site.root).chain(&config.jail.also).map(|path| (path.clone(), proc::inode(path))).collect();
+    let cells = Rc::new(Cells::new(&mut config, identity, numbers)?);
+    Ok(Prepared {
+        cells,
+        listeners,
+        workers: if config.server.workers == 0 { process::cpus() } else { config.server.workers },
+        drain_ms: u64::try_from(config.limits.drain_timeout.as_millis()).unwrap_or(u64::MAX),
+        logs: Some(logs),
+        watched,
+        pid_file,
+    })
+}
+
+impl Source {
+    /// How often the directories are looked at, in milliseconds.
+    pub(super) fn watch_ms(&self) -> u64 {
+        if self.file.is_some() { WATCH_MS } else { u64::MAX / 2 }
+    }
+
+    /// A directory that is another one than when it was shown: replaced by renaming, or a link that leads elsewhere now.
+    pub(super) fn replaced(&mut self, now: u64) -> Option<PathBuf> {
+        if now.saturating_sub(self.looked) < self.watch_ms() {
+            return None;
+        }
+        self.looked = now;
+        let found: Vec<_> = self.watched.iter().map(|(path, _)| proc::inode(path)).collect();
+        let changed = |((_, shown), found): &(&(PathBuf, _), &Option<_>)| found.is_some() && *found != shown;
+        let (path, _) = self.watched.iter().zip(&found).find(changed).map(|(watched, _)| watched)?;
+        let path = path.clone();
+        // What a reload failed for is not tried again before something changes.
+        (self.tried != found).then(|| {
+            self.tried = found;
+            path
+        })
+    }
+}
+
+/// How often the shown directories are looked at.
+const WATCH_MS: u64 = 2_000;

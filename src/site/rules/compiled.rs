@@ -1,0 +1,148 @@
+//! The rules of a site as they run: everything that can be decided before the first request. Does no I/O.
+
+use super::super::lookup::RootRef;
+use super::super::template;
+use super::alias::{Alias, Place};
+use super::matchers::Compiled;
+use crate::config::{Act, Network, Rule, Site, Template};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The rules of one site, ready to run.
+#[derive(Debug, Default)]
+pub(in crate::site) struct Rules {
+    pub(super) rules: Vec<OneRule>,
+    /// The numbers of those with `allow` or `deny`.
+    pub(super) access: Vec<usize>,
+    /// What is looked up, and listed where nothing acts, lies beneath this.
+    pub(super) place: Place,
+    /// What stands behind the star of each of the site's names that has one, longest first, its dot included.
+    pub(super) stars: Vec<Vec<u8>>,
+    /// Names of the site without a star: what the star stands for is then nothing.
+    exact: Vec<Vec<u8>>,
+    /// A regular expression does not compile, which the configuration's reader refuses. Every request is then refused: a `deny` may be lost.
+    pub(super) broken: bool,
+}
+
+/// One rule.
+#[derive(Debug)]
+pub(super) struct OneRule {
+    pub(super) matchers: Compiled,
+    pub(super) changes: Changes,
+    pub(super) act: Option<Doing>,
+    /// Whether `{1}` is of the site's name, since the rule itself has no captures.
+    pub(super) of_name: bool,
+}
+
+/// What a rule changes, ready to be put to use.
+#[derive(Debug)]
+pub(super) struct Changes {
+    pub(super) header: Vec<(Arc<str>, Text)>,
+    pub(super) expires: Option<Duration>,
+    pub(super) allow: Vec<Network>,
+    pub(super) deny: Vec<Network>,
+    pub(super) body: Option<u64>,
+    pub(super) listing: Option<bool>,
+    pub(super) index: bool,
+}
+
+/// A header's value.
+#[derive(Debug)]
+pub(super) enum Text {
+    Fixed(Arc<[u8]>),
+    Template(Template),
+}
+
+/// An act, ready to be done.
+#[derive(Debug)]
+pub(super) enum Doing {
+    Root(Place),
+    Alias(Alias),
+    Redirect { to: Template, status: u16 },
+    Rewrite(Template),
+    Try(Vec<Template>),
+    Respond(crate::config::Respond),
+}
+
+impl Rules {
+    /// Compiles the rules of a site. `root` is the number of its root, `roots` those of the directories of its rules.
+    pub(in crate::site) fn new(site: &Site, root: RootRef, roots: &[RootRef]) -> Rules {
+        let mut rules = Rules { place: Place::new(root, site.root_rest.clone()), ..Rules::default() };
+        for name in site.name.iter().filter(|name| !name.is_empty()) {
+            match name.strip_prefix('*') {
+                Some(behind) => rules.stars.push(behind.as_bytes().to_vec()),
+                None => rules.exact.push(name.as_bytes().to_vec()),
+            }
+        }
+        rules.stars.sort_by_key(|behind| std::cmp::Reverse(behind.len()));
+        for (number, rule) in site.rules.iter().enumerate() {
+            match OneRule::new(rule, roots.get(number).copied().unwrap_or_default()) {
+                Some(rule) => rules.rules.push(rule),
+                None => rules.broken = true,
+            }
+            if !(rule.changes.allow.is_empty() && rule.changes.deny.is_empty()) {
+                rules.access.push(number);
+            }
+        }
+        rules
+    }
+
+    /// Whether a path alone says what is looked up beneath the site's root.
+    pub(in crate::site) fn is_empty(&self) -> bool {
+        self.rules.is_empty() && !self.broken && self.place.is_literal()
+    }
+
+    /// Whether any rule has `allow` or `deny`.
+    pub(in crate::site) fn limits_access(&self) -> bool {
+        !self.access.is_empty()
+    }
+
+    /// What the star of the site's name stands for, in lower case; empty for a name without one.
+    pub(super) fn star(&self, host: Option<&[u8]>) -> Vec<u8> {
+        let Some(host) = host.map(<[u8]>::to_ascii_lowercase) else {
+            return Vec::new();
+        };
+        if self.exact.contains(&host) {
+            return Vec::new();
+        }
+        let star = self.stars.iter().find_map(|behind| host.strip_suffix(behind.as_slice()));
+        star.map(<[u8]>::to_vec).unwrap_or_default()
+    }
+}
+
+impl OneRule {
+    fn new(rule: &Rule, root: RootRef) -> Option<OneRule> {
+        let act = rule.act.as_ref().map(|act| match act {
+            Act::Root(directory) => Doing::Root(Place::new(root, directory.rest.clone())),
+            Act::Alias(directory) => Doing::Alias(Alias::new(root, directory.rest.clone())),
+            Act::Redirect { to, status } => Doing::Redirect { to: to.clone(), status: *status },
+            Act::Rewrite(to) => Doing::Rewrite(to.clone()),
+            Act::Try(candidates) => Doing::Try(candidates.clone()),
+            Act::Respond { answer } => Doing::Respond(answer.clone()),
+        });
+        let of_name = rule.matchers.regex.is_none() && !rule.matchers.path.iter().any(|path| path.contains('*'));
+        Some(OneRule { matchers: Compiled::new(rule)?, changes: Changes::new(&rule.changes), act, of_name })
+    }
+}
+
+impl Changes {
+    fn new(changes: &crate::config::Changes) -> Changes {
+        let text = |value: &Template| {
+            if !template::is_fixed(value) {
+                return Text::Template(value.clone());
+            }
+            let mut out = Vec::new();
+            template::header(value, &template::Unknown, &mut out);
+            Text::Fixed(out.into())
+        };
+        Changes {
+            header: changes.header.iter().map(|(name, value)| (Arc::from(name.as_str()), text(value))).collect(),
+            expires: changes.expires,
+            allow: changes.allow.clone(),
+            deny: changes.deny.clone(),
+            body: changes.body,
+            listing: changes.listing,
+            index: changes.index.is_some(),
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! Responses that the server makes itself: errors, redirects, texts, listings and what it tells of its own state.
+//!
+//! Runs in the worker, as a part of [`Service`]; opens no file, and reads one only as the page of an error.
+
+use super::answer::{Answered, Body, Incoming, Service, Visit, count, facts, hexadecimal};
+use super::response::{Head, Persistence};
+use crate::config::{Level, Page};
+use crate::ipc::counters::Counter;
+use crate::proto::status::{Reject, Status};
+use crate::site::plan::Plan;
+use crate::site::{error_page, listing};
+use crate::sys::file::Opened;
+use std::rc::Rc;
+
+impl Service {
+    /// Answers bytes that are no acceptable request; the connection ends.
+    pub(super) fn reject(&mut self, visit: Visit, reject: &Reject, line: &[u8]) {
+        self.counters.count(Counter::Refused, 1);
+        self.log.error(Level::Info, &format!("client {}: {} ({})", visit.client, reject.status, reject.why));
+        self.page.clear();
+        error_page::render(reject.status, &mut self.page);
+        Head::begin(&mut self.out, reject.status, &self.server, &self.clock)
+            .field("Content-Type", HTML)
+            .number("Content-Length", count(&self.page))
+            .end(Persistence::Close);
+        self.out.extend_from_slice(&self.page);
+        let bytes = count(&self.page);
+        self.write_line(None, None, visit, line, reject.status, bytes);
+    }
+
+    /// A page of our own: an error or a redirect.
+    pub(super) fn page(&mut self, incoming: &Incoming<'_>, site: usize, status: Status, fields: &[(&str, &[u8])]) -> Answered {
+        let mut page = std::mem::take(&mut self.page);
+        page.clear();
+        error_page::render(status, &mut page);
+        let mut head = Head::begin(&mut self.out, status, &self.server, &self.clock);
+        for (name, value) in fields {
+            head = head.field(name, value);
+        }
+        head.field("Content-Type", HTML).number("Content-Length", count(&page)).end(incoming.persistence);
+        let answered = self.finish(incoming, site, status, Body::Bytes(&page));
+        self.page = page;
+        answered
+    }
+
+    /// A text that the configuration or the server itself answers with.
+    pub(super) fn text(&mut self, incoming: &Incoming<'_>, site: usize, status: Status, content_type: &[u8], text: &[u8]) -> Answered {
+        Head::begin(&mut self.out, status, &self.server, &self.clock)
+            .field("Content-Type", content_type)
+            .number("Content-Length", count(text))
+            .field("X-Content-Type-Options", b"nosniff")
+            .end(incoming.persistence);
+        self.finish(incoming, site, status, Body::Bytes(text))
+    }
+
+    /// What the server tells of itself.
+    pub(super) fn own_page(&mut self, incoming: &Incoming<'_>, site: usize, page: Page) -> Answered {
+        self.counters.publish();
+        let (content_type, text): (&[u8], String) = match page {
+            Page::Health => (b"text/plain; charset=utf-8", "ok\n".to_owned()),
+            Page::Status => (b"text/plain; charset=utf-8", self.counters.totals().text() + "\n"),
+            Page::Metrics => (b"text/plain; version=0.0.4; charset=utf-8", self.counters.totals().prometheus()),
+        };
+        self.changes.headers.push(("cache-control".into(), b"no-store".as_slice().into()));
+        self.text(incoming, site, Status::OK, content_type, text.as_bytes())
+    }
+
+    pub(super) fn listing(&mut self, incoming: &Incoming<'_>, site: usize, plan: &mut Plan) -> Answered {
+        let (found, truncated) = match self.files.list(plan.lookup()) {
+            Ok(found) => found,
+            Err((status, fault)) => {
+                self.complain(incoming, site, &fault);
+                return self.page(incoming, site, status, &[]);
+            }
+        };
+        let configured = self.sites.compiled(site);
+        let id = hexadecimal(incoming.visit.id);
+        let facts = facts(incoming, &self.path, &id);
+        let mut entries: Vec<listing::Entry> = found
+            .into_iter()
+            .filter(|entry| plan.shows(configured, &facts, &entry.name, entry.directory))
+            .map(|entry| listing::Entry { name: entry.name, directory: entry.directory, size: entry.size, modified: entry.modified })
+            .collect();
+        let mut page = Vec::new();
+        listing::render(&self.path, &mut entries, truncated, &mut page);
+        self.text(incoming, site, Status::OK, HTML, &page)
+    }
+
+    /// A file as the page of an error, with the error's status.
+    pub(super) fn error_file(&mut self, incoming: &Incoming<'_>, site: usize, plan: &Plan, status: Status, opened: Opened) -> Answered {
+        match self.read(incoming, site, plan, opened) {
+            Err(answered) => answered,
+            Ok(file) => {
+                Head::begin(&mut self.out, status, &self.server, &self.clock)
+                    .field("Content-Type", &file.content_type)
+                    .number("Content-Length", file.length())
+                    .field("X-Content-Type-Options", b"nosniff")
+                    .end(incoming.persistence);
+                let length = file.length();
+                self.finish(incoming, site, status, Body::File { file: Rc::new(file), offset: 0, length })
+            }
+        }
+    }
+}
+
+/// For pages of our own.
+const HTML: &[u8] = b"text/html; charset=utf-8";
