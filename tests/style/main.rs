@@ -2,6 +2,7 @@
 #![expect(clippy::panic, clippy::disallowed_methods, reason = "a test ends by panicking, and runs the program and mandoc")]
 
 mod configuration_manual;
+mod examples;
 mod policy_documents;
 mod references;
 mod rooms;
