@@ -28,6 +28,7 @@ mod options_and_methods;
 mod paths;
 mod range;
 mod rotation;
+mod rules;
 mod service_manager;
 mod site_command;
 mod special_files;
