@@ -223,7 +223,18 @@ impl Service {
         }
         let too_long = matches!((incoming.request.framing, self.changes.body), (Framing::Length(length), Some(most)) if length > most);
         let outcome = if too_long { Outcome::Status(Status::CONTENT_TOO_LARGE) } else { outcome };
-        if let Outcome::Status(status) = outcome {
+        let page_of = match outcome {
+            Outcome::Status(status) => Some(status),
+            Outcome::MethodNotAllowed => Some(Status::METHOD_NOT_ALLOWED),
+            Outcome::File(_)
+            | Outcome::Listing
+            | Outcome::Redirect(_)
+            | Outcome::ErrorPage(..)
+            | Outcome::Respond(_)
+            | Outcome::Page(_)
+            | Outcome::Allow => None,
+        };
+        if let Some(status) = page_of {
             let id = hexadecimal(incoming.visit.id);
             match plan.begin_error_page(self.sites.compiled(site), &facts(incoming, &self.path, &id), status) {
                 Some(Step::Ask) => return Answered::Asks(plan),
@@ -298,6 +309,7 @@ impl Service {
             }
             Outcome::Respond(status) => match plan.body() {
                 Some(text) => self.text(incoming, site, status, b"text/plain; charset=utf-8", text),
+                None if matches!(status, Status::NO_CONTENT | Status::RESET_CONTENT) => self.nothing(incoming, site, status),
                 None => self.page(incoming, site, status, &[]),
             },
             Outcome::Page(page) => self.own_page(incoming, site, page),
@@ -331,6 +343,15 @@ impl Service {
         answered
     }
 
+    /// An answer without content: a client would take a body for the beginning of the next answer (RFC 9110, 15.3.5 and 15.3.6). Of a 205 it
+    /// reads a length of none, of a 204 there must be no length (RFC 9110, 8.6).
+    fn nothing(&mut self, incoming: &Incoming<'_>, site: usize, status: Status) -> Answered {
+        let head = Head::begin(&mut self.out, status, &self.server, &self.clock);
+        let head = if status == Status::RESET_CONTENT { head.number("Content-Length", 0) } else { head };
+        head.end(incoming.persistence);
+        self.finish(incoming, site, status, Body::None)
+    }
+
     /// A text that the configuration or the server itself answers with.
     fn text(&mut self, incoming: &Incoming<'_>, site: usize, status: Status, content_type: &[u8], text: &[u8]) -> Answered {
         Head::begin(&mut self.out, status, &self.server, &self.clock)
@@ -349,6 +370,7 @@ impl Service {
             Page::Status => (b"text/plain; charset=utf-8", self.counters.totals().text() + "\n"),
             Page::Metrics => (b"text/plain; version=0.0.4; charset=utf-8", self.counters.totals().prometheus()),
         };
+        self.changes.headers.retain(|(name, _)| !name.eq_ignore_ascii_case("cache-control"));
         self.changes.headers.push(("cache-control".into(), b"no-store".as_slice().into()));
         self.text(incoming, site, Status::OK, content_type, text.as_bytes())
     }
@@ -379,8 +401,10 @@ impl Service {
         match self.read(incoming, site, plan, opened) {
             Err(answered) => answered,
             Ok(file) => {
-                Head::begin(&mut self.out, status, &self.server, &self.clock)
-                    .field("Content-Type", &file.content_type)
+                let head = Head::begin(&mut self.out, status, &self.server, &self.clock);
+                // RFC 9110, 15.5.6: a 405 says which methods there are.
+                let head = if status == Status::METHOD_NOT_ALLOWED { head.field("Allow", plan::ALLOW.as_bytes()) } else { head };
+                head.field("Content-Type", &file.content_type)
                     .number("Content-Length", file.length())
                     .field("X-Content-Type-Options", b"nosniff")
                     .end(incoming.persistence);
