@@ -11,6 +11,7 @@ pub struct Status(u16);
 impl Status {
     pub const OK: Status = Status(200);
     pub const NO_CONTENT: Status = Status(204);
+    pub const RESET_CONTENT: Status = Status(205);
     pub const PARTIAL_CONTENT: Status = Status(206);
     pub const MOVED_PERMANENTLY: Status = Status(301);
     pub const FOUND: Status = Status(302);

@@ -222,7 +222,18 @@ impl Service {
         }
         let too_long = matches!((incoming.request.framing, self.changes.body), (Framing::Length(length), Some(most)) if length > most);
         let outcome = if too_long { Outcome::Status(Status::CONTENT_TOO_LARGE) } else { outcome };
-        if let Outcome::Status(status) = outcome {
+        let page_of = match outcome {
+            Outcome::Status(status) => Some(status),
+            Outcome::MethodNotAllowed => Some(Status::METHOD_NOT_ALLOWED),
+            Outcome::File(_)
+            | Outcome::Listing
+            | Outcome::Redirect(_)
+            | Outcome::ErrorPage(..)
+            | Outcome::Respond(_)
+            | Outcome::Page(_)
+            | Outcome::Allow => None,
+        };
+        if let Some(status) = page_of {
             let id = hexadecimal(incoming.visit.id);
             match plan.begin_error_page(self.sites.compiled(site), &facts(incoming, &self.path, &id), status) {
                 Some(Step::Ask) => return Answered::Asks(plan),
@@ -282,6 +293,7 @@ impl Service {
             }
             Outcome::Respond(status) => match plan.body() {
                 Some(text) => self.text(incoming, site, status, b"text/plain; charset=utf-8", text),
+                None if matches!(status, Status::NO_CONTENT | Status::RESET_CONTENT) => self.nothing(incoming, site, status),
                 None => self.page(incoming, site, status, &[]),
             },
             Outcome::Page(page) => self.own_page(incoming, site, page),

@@ -7,7 +7,7 @@ use super::response::{Head, Persistence};
 use crate::config::{Level, Page};
 use crate::ipc::counters::Counter;
 use crate::proto::status::{Reject, Status};
-use crate::site::plan::Plan;
+use crate::site::plan::{self, Plan};
 use crate::site::{error_page, listing};
 use crate::sys::file::Opened;
 use std::rc::Rc;
@@ -43,6 +43,15 @@ impl Service {
         answered
     }
 
+    /// An answer without content: a client would take a body for the beginning of the next answer (RFC 9110, 15.3.5 and 15.3.6). Of a 205 it
+    /// reads a length of none, of a 204 there must be no length (RFC 9110, 8.6).
+    pub(super) fn nothing(&mut self, incoming: &Incoming<'_>, site: usize, status: Status) -> Answered {
+        let head = Head::begin(&mut self.out, status, &self.server, &self.clock);
+        let head = if status == Status::RESET_CONTENT { head.number("Content-Length", 0) } else { head };
+        head.end(incoming.persistence);
+        self.finish(incoming, site, status, Body::None)
+    }
+
     /// A text that the configuration or the server itself answers with.
     pub(super) fn text(&mut self, incoming: &Incoming<'_>, site: usize, status: Status, content_type: &[u8], text: &[u8]) -> Answered {
         Head::begin(&mut self.out, status, &self.server, &self.clock)
@@ -61,7 +70,8 @@ impl Service {
             Page::Status => (b"text/plain; charset=utf-8", self.counters.totals().text() + "\n"),
             Page::Metrics => (b"text/plain; version=0.0.4; charset=utf-8", self.counters.totals().prometheus()),
         };
-        self.changes.headers.push(("cache-control".into(), b"no-store".as_slice().into()));
+        self.changes.headers.retain(|(name, _)| !name.eq_ignore_ascii_case("cache-control"));
+        self.changes.headers.push(("Cache-Control".into(), b"no-store".as_slice().into()));
         self.text(incoming, site, Status::OK, content_type, text.as_bytes())
     }
 
@@ -91,8 +101,10 @@ impl Service {
         match self.read(incoming, site, plan, opened) {
             Err(answered) => answered,
             Ok(file) => {
-                Head::begin(&mut self.out, status, &self.server, &self.clock)
-                    .field("Content-Type", &file.content_type)
+                let head = Head::begin(&mut self.out, status, &self.server, &self.clock);
+                // RFC 9110, 15.5.6: a 405 says which methods there are.
+                let head = if status == Status::METHOD_NOT_ALLOWED { head.field("Allow", plan::ALLOW.as_bytes()) } else { head };
+                head.field("Content-Type", &file.content_type)
                     .number("Content-Length", file.length())
                     .field("X-Content-Type-Options", b"nosniff")
                     .end(incoming.persistence);

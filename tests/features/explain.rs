@@ -1,0 +1,158 @@
+//! `anchorite explain`: offline, it says what the running server does.
+
+use crate::support::{Configuration, Root, Server, needs_root};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+/// The lines of `explain --json`.
+fn explained(server: &Server, method: &str, url: &str, fields: &[&str]) -> Vec<serde_json::Value> {
+    let mut words = vec!["explain", url, "--json", "--method", method];
+    for field in fields {
+        words.extend(["--header", field]);
+    }
+    let ended = server.order(&words);
+    let lines = ended.stdout.lines();
+    let lines: Vec<_> = lines.map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))).collect();
+    assert!(!lines.is_empty(), "{url}: {ended:?}");
+    lines
+}
+
+fn answer(lines: &[serde_json::Value]) -> &serde_json::Value {
+    lines.iter().find(|line| line["what"] == "answer").unwrap()
+}
+
+/// Asks the server and `explain` the same; both must say this.
+#[track_caller]
+fn both_say(server: &Server, (method, host, target, fields, status): (&str, &str, &str, &[&str], u16)) {
+    let lines: String = fields.iter().map(|field| format!("{field}\r\n")).collect();
+    let request = format!("{method} {target} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{lines}\r\n");
+    let real = server.exchange(request, method);
+    let told = explained(server, method, &format!("http://{host}{target}"), fields);
+    let told = answer(&told);
+    assert_eq!((real.status, told["status"].as_u64()), (status, Some(status.into())), "{method} {host}{target}: {told}");
+    if let Some(location) = real.field("Location") {
+        assert_eq!(told["location"], location, "{host}{target}");
+    }
+}
+
+#[test]
+fn the_server_and_the_explanation_agree() {
+    let root = Root::with_index();
+    root.file("page.html", "page");
+    root.file("dir/index.html", "dir");
+    root.file("list/x", "x");
+    root.directory("empty");
+    root.file(".git", "hidden");
+    root.file("closed", "closed");
+    root.mode("closed", 0o600);
+    root.file("private/index.html", "private");
+    root.mode("private", 0o700);
+    root.link("dangling", "nowhere");
+    root.link("out", root.base());
+    root.fifo("fifo");
+    root.file("../hosts/one/index.html", "one");
+    root.file("../icons/x.png", "png");
+    let base = root.base().display();
+    let rules = format!(
+        "name = [\"a\"]\n\
+         [[site.rule]]\npath = \"/list/*\"\nlisting = true\n\
+         [[site.rule]]\npath = \"/old/*\"\nredirect = \"/new/{{1}}?{{query}}\"\n\
+         [[site.rule]]\npath = \"/deny/*\"\ndeny = [\"127.0.0.0/8\"]\n\
+         [[site.rule]]\npath = \"/gone\"\nrespond = 410\n\
+         [[site.rule]]\npath = \"/health\"\nrespond = \"health\"\n\
+         [[site.rule]]\npath = \"/icons/*\"\nalias = \"{base}/icons\"\n\
+         [[site.rule]]\npath = \"/into/*\"\nrewrite = \"/deny/{{1}}\"\n\
+         [[site.rule]]\nrequest_header = {{ X-Go = \"*\" }}\nredirect = \"/gone\"\nstatus = 303\n\
+         [[site.rule]]\npath = \"/try/*\"\ntry = [\"/{{1}}\", \"/{{1}}/\", \"/page.html\"]\n"
+    );
+    let hosts = format!("name = [\"b\"]\n[[site]]\nname = [\"*.example.org\"]\nroot = \"{base}/hosts/{{1}}\"");
+    let configuration =
+        Configuration::of(&root.path()).jail(&format!("also = [\"{base}/hosts\"]")).site(&root.path(), &rules).site(&root.path(), &hosts);
+    let server = Server::run(&configuration);
+    let mut cases: Vec<(&str, &str, &str, &[&str], u16)> = vec![
+        ("GET", "a", "/", &[], 200),
+        ("HEAD", "a", "/page.html?x=y", &[], 200),
+        ("POST", "a", "/", &["Content-Length: 0"], 405),
+        ("OPTIONS", "a", "/", &[], 204),
+        ("BREW", "a", "/", &[], 501),
+        ("GET", "a", "/none", &[], 404),
+        ("GET", "a", "/.git", &[], 404),
+        ("GET", "a", "/dir", &[], 301),
+        ("GET", "a", "/dir?a=b", &[], 301),
+        ("GET", "a", "/dir/", &[], 200),
+        ("GET", "a", "/empty/", &[], 403),
+        ("GET", "a", "/list/", &[], 200),
+        ("GET", "a", "/page.html/", &[], 404),
+        ("GET", "a", "/dir%2Findex.html", &[], 404),
+        ("GET", "a", "/dangling", &[], 404),
+        ("GET", "a", "/fifo", &[], 403),
+        ("GET", "a", "/old/x%20y?q", &[], 302),
+        ("GET", "a", "/deny/x", &[], 403),
+        ("GET", "a", "/into/x", &[], 403),
+        ("GET", "a", "/gone", &[], 410),
+        ("GET", "a", "/health", &[], 200),
+        ("GET", "a", "/icons", &[], 301),
+        ("GET", "a", "/icons/x.png", &[], 200),
+        ("GET", "a", "/icons../x.png", &[], 404),
+        ("GET", "a", "/", &["X-Go: 1"], 303),
+        ("GET", "a", "/try/dir", &[], 301),
+        ("GET", "a", "/try/none", &[], 200),
+        ("GET", "b", "/old/x", &[], 404),
+        ("GET", "other", "/", &[], 200),
+        ("GET", "one.example.org", "/", &[], 200),
+        ("GET", "two.example.org", "/", &[], 404),
+    ];
+    if crate::support::is_root() {
+        cases.extend([("GET", "a", "/closed", &[] as &[&str], 403), ("GET", "a", "/private/", &[], 403)]);
+    }
+    for case in cases {
+        both_say(&server, case);
+    }
+}
+
+#[test]
+fn a_bad_target_is_explained_with_its_status() {
+    let root = Root::with_index();
+    let server = Server::run(&Configuration::of(&root.path()));
+    for target in ["/../x", "/%00", "/%zz", "/a%"] {
+        server.get(target).must_be(&[400]);
+        let ended = server.order(&["explain", target]).must_fail();
+        assert!(ended.stderr.starts_with("400"), "{target}: {ended:?}");
+    }
+}
+
+#[test]
+fn what_refuses_is_named() {
+    needs_root!();
+    let root = Root::with_index();
+    root.file("private/sub/file", "private");
+    root.mode("private", 0o700);
+    let server = Server::run(&Configuration::of(&root.path()));
+    server.get("/private/sub/file").must_be(&[403]);
+    let text = server.order(&["explain", "/private/sub/file"]);
+    assert!(text.code == Some(1) && text.stdout.contains(&format!("{} ", root.at("private").display()).replace(' ', "\"")), "{text:?}");
+}
+
+#[test]
+fn every_rule_is_told_with_its_place_and_why_it_does_not_match() {
+    let root = Root::with_index();
+    let rules = "name = [\"\"]\n[[site.rule]]\npath = \"/x\"\nmethod = [\"POST\"]\nrespond = 404\n\
+                 [[site.rule]]\npath = \"/y\"\nrespond = 404\n[[site.rule]]\npath = \"/x\"\nheader = { X-A = \"b\" }\nrespond = 410\n";
+    let server = Server::run(&Configuration::new().site(&root.path(), rules));
+    let lines = explained(&server, "GET", "/x", &[]);
+    let rules: Vec<_> = lines.iter().filter(|line| line["what"] == "rule").collect();
+    assert_eq!(rules.len(), 3, "{lines:?}");
+    let matches: Vec<_> = rules.iter().map(|rule| rule["matches"].as_bool().unwrap()).collect();
+    assert_eq!(matches, [false, false, true]);
+    assert!(rules[0]["because"].as_str().unwrap().contains("method") && rules[1]["because"].as_str().unwrap().contains("path"));
+    let place = rules[2]["place"].as_str().unwrap();
+    let text = fs::read_to_string(server.configuration()).unwrap();
+    let line: usize = place.rsplit_once(':').unwrap().1.parse().unwrap();
+    assert_eq!(text.lines().nth(line - 1), Some("[[site.rule]]"), "{place}");
+    let text = server.order(&["explain", "/x"]).stdout;
+    assert!(text.contains("410") && text.to_lowercase().contains("x-a"), "{text}");
+    // For another client, another answer.
+    fs::set_permissions(server.configuration(), fs::Permissions::from_mode(0o600)).unwrap();
+    let denied = server.order(&["explain", "/x", "--method", "POST", "--client", "2001:db8::1"]);
+    assert!(denied.stdout.contains("404"), "{denied:?}");
+}

@@ -1,0 +1,61 @@
+//! The formats of `[log] format` with whatever a client sends.
+
+use crate::support::{Configuration, Launch, Root, Server};
+
+fn with_format(root: &Root, format: &str) -> Server {
+    let launch = Launch::new();
+    let home = launch.home().to_owned();
+    let log = format!("format = {format:?}\naccess = {:?}\nerror = {:?}", home.join("access.log"), home.join("error.log"));
+    launch.run(&Configuration::of(&root.path()).log(&log))
+}
+
+/// Requests with bytes that would break a line, a quote or a terminal; returns how many.
+fn send_hostile(server: &Server) -> usize {
+    let requests: [&[u8]; 8] = [
+        b"GET / HTTP/1.1\r\nHost: a\r\nUser-Agent: \"\\x\\\\\xff\xfe\x80\r\nReferer: \"}{\r\n",
+        b"GET /%0d%0aFAKE%20LINE?\"'<>\\ HTTP/1.1\r\nHost: a\r\n",
+        b"GET /%00%1b[31m HTTP/1.1\r\nHost: a\r\n",
+        b"GET /\xc3\xa9\xff HTTP/1.1\r\nHost: a\r\n",
+        b"GET /%22%5C%7F?%E2%80%A8 HTTP/1.1\r\nHost: \"a\r\n",
+        b"GET / HTTP/1.1\r\nHost: a\r\nUser-Agent: \t\xe2\x80\xa8\xed\xa0\x80\r\n",
+        b"\x16\x03\x01\x02 \"{}\" \\\r\nHost: a\r\n",
+        b"BR\"EW / HTTP/1.1\r\nHost: a\r\n",
+    ];
+    for request in requests {
+        let mut client = server.connect();
+        client.send(request);
+        let _ = client.try_send("Connection: close\r\n\r\n");
+        let _ = client.rest();
+    }
+    requests.len()
+}
+
+#[test]
+fn a_json_line_is_json_whatever_was_sent() {
+    let root = Root::with_index();
+    let server = with_format(&root, "json");
+    let count = send_hostile(&server);
+    let lines = server.wait_for_lines("access.log", count);
+    assert_eq!(lines.len(), count, "{lines:#?}");
+    let read: Vec<serde_json::Value> =
+        lines.iter().map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))).collect();
+    for (line, value) in lines.iter().zip(&read) {
+        assert!(line.bytes().all(|byte| (0x20..0x7f).contains(&byte)), "{line}");
+        assert!(value["status"].is_u64() && value["client"] == "127.0.0.1", "{line}");
+    }
+}
+
+#[test]
+fn a_template_is_one_line_of_its_variables() {
+    let root = Root::with_index();
+    let format = "{client} [{time}] {method} {host} {path} {query} {uri} {status} {bytes} {duration} {request_id} {scheme} {header.x-id}";
+    let server = with_format(&root, format);
+    server.ask("GET", "/index.html?a=b", &["X-Id: seven"]).must_be(&[200]);
+    let line = server.wait_for_lines("access.log", 1)[0].clone();
+    assert!(line.starts_with("127.0.0.1 [") && line.contains("] GET a /index.html a=b /index.html?a=b 200 6 "), "{line}");
+    assert!(line.ends_with(" http seven"), "{line}");
+    let count = send_hostile(&server);
+    let lines = server.wait_for_lines("access.log", count + 1);
+    assert_eq!(lines.len(), count + 1, "{lines:#?}");
+    assert!(lines.iter().all(|line| line.bytes().all(|byte| (0x20..0x7f).contains(&byte))), "{lines:#?}");
+}

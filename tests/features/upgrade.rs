@@ -1,0 +1,145 @@
+//! `USR2`: another program takes the place of the running one, and nobody who asks for a page notices.
+
+use crate::support::{Client, Configuration, Launch, PATIENCE, Root, Server, is_alive, request, signal, wait_until};
+use nix::sys::signal::Signal;
+use std::ffi::OsString;
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+/// A service whose program is a copy, which a test may replace.
+fn copied(configuration: &Configuration) -> (Server, PathBuf) {
+    let launch = Launch::new();
+    let program = launch.home().join("program");
+    place(&program, &fs::read(env!("CARGO_BIN_EXE_anchorite")).unwrap());
+    let file = launch.write_configuration(&configuration.text(launch.home()));
+    let line = format!("shift; exec {program:?} \"$@\"");
+    (launch.shell(&line).start(&[OsString::from("run"), "-c".into(), file.into()]), program)
+}
+
+/// Puts a program there as a package manager does: written beside, then renamed.
+fn place(program: &Path, content: &[u8]) {
+    let new = program.with_extension("new");
+    fs::write(&new, content).unwrap();
+    fs::set_permissions(&new, fs::Permissions::from_mode(0o755)).unwrap();
+    fs::rename(new, program).unwrap();
+}
+
+/// Another version of the program: the same, with something behind its end.
+fn place_next(program: &Path, version: u8) {
+    let mut content = fs::read(env!("CARGO_BIN_EXE_anchorite")).unwrap();
+    content.write_all(&[version; 64]).unwrap();
+    place(program, &content);
+}
+
+/// Whether the parent and its workers run the file that now lies there.
+fn runs(server: &Server, program: &Path) -> bool {
+    let wanted = fs::metadata(program).unwrap().ino();
+    let is = |pid: i32| fs::metadata(format!("/proc/{pid}/exe")).is_ok_and(|file| file.ino() == wanted);
+    let workers = server.workers();
+    is(server.parent()) && workers.len() == 2 && workers.iter().all(|pid| is(*pid))
+}
+
+fn error_log(server: &Server) -> String {
+    fs::read_to_string(server.home().join("error.log")).unwrap()
+}
+
+#[test]
+fn the_program_is_replaced_under_load_and_no_request_fails() {
+    let root = Root::with_index();
+    root.file("big", vec![b'x'; 2_000_000]);
+    let (server, program) = copied(&Configuration::of(&root.path()).limits("drain_timeout = \"5s\""));
+    let (pid, address) = (server.parent(), server.address());
+    let (over, served, failed) = (AtomicBool::new(false), AtomicUsize::new(0), AtomicUsize::new(0));
+    std::thread::scope(|scope| {
+        for target in ["/", "/big", "/"] {
+            let (over, served, failed) = (&over, &served, &failed);
+            scope.spawn(move || {
+                while !over.load(Ordering::Relaxed) {
+                    let Ok(mut client) = Client::try_connect(address) else {
+                        failed.fetch_add(1, Ordering::Relaxed);
+                        continue;
+                    };
+                    let fine = client.try_send(request("GET", target, &["Connection: close"])).is_ok()
+                        && client.try_response("GET").is_ok_and(|response| response.status == 200);
+                    (if fine { served } else { failed }).fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        for version in 1..=3 {
+            place_next(&program, version);
+            let before = served.load(Ordering::Relaxed);
+            signal(pid, Signal::SIGUSR2);
+            let came = wait_until(PATIENCE, || runs(&server, &program));
+            if came.is_none() {
+                over.store(true, Ordering::Relaxed);
+            }
+            assert!(came.is_some(), "version {version} does not run: {}", error_log(&server));
+            wait_until(PATIENCE, || served.load(Ordering::Relaxed) > before + 50);
+        }
+        over.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(failed.load(Ordering::Relaxed), 0, "of {}", served.load(Ordering::Relaxed));
+    assert_eq!(server.parent(), pid);
+    assert_eq!(fs::read_to_string(server.home().join("pid_file")).unwrap().trim(), pid.to_string());
+    server.order(&["status"]).must_be_done();
+    server.order(&["reload"]).must_be_done();
+    server.get("/").must_be(&[200]);
+    // Every request has its line.
+    let count = served.load(Ordering::Relaxed) + 1;
+    let lines = server.wait_for_lines("access.log", count);
+    assert_eq!(lines.len(), count);
+}
+
+#[test]
+fn a_program_that_refuses_leaves_the_old_one_serving() {
+    let root = Root::with_index();
+    let (server, program) = copied(&Configuration::of(&root.path()));
+    let workers = server.workers();
+    let refusing: [&[u8]; 3] = [b"#!/bin/sh\necho 'no such key' >&2\nexit 1\n", b"no program at all", b""];
+    for (number, content) in (1..).zip(refusing) {
+        place(&program, content);
+        signal(server.parent(), Signal::SIGUSR2);
+        let told = || error_log(&server).matches("the running program goes on").count();
+        assert!(wait_until(PATIENCE, || told() == number).is_some(), "{}", error_log(&server));
+        server.must_be_well(&workers, "after a program that refuses");
+    }
+    assert!(error_log(&server).contains("no such key"), "{}", error_log(&server));
+    // A file that the new one refuses.
+    place_next(&program, 1);
+    let text = fs::read_to_string(server.configuration()).unwrap();
+    fs::write(server.configuration(), format!("{text}\n[limit]\n")).unwrap();
+    signal(server.parent(), Signal::SIGUSR2);
+    assert!(wait_until(PATIENCE, || error_log(&server).contains("\"limit\"")).is_some(), "{}", error_log(&server));
+    server.must_be_well(&workers, "after a file that is refused");
+    fs::remove_file(&program).unwrap();
+    signal(server.parent(), Signal::SIGUSR2);
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    server.must_be_well(&workers, "after a program that is gone");
+    fs::write(server.configuration(), text).unwrap();
+    place_next(&program, 2);
+    signal(server.parent(), Signal::SIGUSR2);
+    assert!(wait_until(PATIENCE, || runs(&server, &program)).is_some(), "{}", error_log(&server));
+}
+
+#[test]
+fn signals_that_come_during_the_replacement_are_not_lost() {
+    let (root, other) = (Root::with_index(), Root::new());
+    other.file("index.html", "other\n");
+    let (server, program) = copied(&Configuration::of(&root.path()));
+    for delay in [0, 1, 5, 20, 60, 150] {
+        server.configure(&Configuration::of(&root.path()));
+        server.order(&["reload"]).must_be_done();
+        place_next(&program, delay);
+        signal(server.parent(), Signal::SIGUSR2);
+        std::thread::sleep(std::time::Duration::from_millis(delay.into()));
+        server.configure(&Configuration::of(&other.path()));
+        signal(server.parent(), Signal::SIGHUP);
+        assert!(wait_until(PATIENCE, || server.get("/").text() == "other\n").is_some(), "HUP after {delay} ms: {}", error_log(&server));
+        assert!(wait_until(PATIENCE, || runs(&server, &program)).is_some(), "USR2 and HUP after {delay} ms: {}", error_log(&server));
+        server.order(&["status"]).must_be_done();
+    }
+    assert!(is_alive(server.parent()));
+}
