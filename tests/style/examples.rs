@@ -11,9 +11,7 @@ fn directory() -> PathBuf {
 /// Every example, files of single sites too.
 fn examples() -> Vec<PathBuf> {
     let directories = [directory(), directory().join("sites-available")];
-    let entries = directories
-        .iter()
-        .flat_map(|directory| fs::read_dir(directory).expect("the examples are there"));
+    let entries = directories.iter().flat_map(|directory| fs::read_dir(directory).expect("the examples are there"));
     let mut files: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).filter(|path| path.is_file()).collect();
     files.sort();
     files
@@ -55,11 +53,7 @@ fn sites_that_are_enabled_join_the_others() {
         fs::create_dir(etc.path().join(name)).unwrap();
     }
     let site = "example.org.toml";
-    fs::copy(
-        directory().join("sites-available").join(site),
-        etc.path().join("sites-available").join(site),
-    )
-    .unwrap();
+    fs::copy(directory().join("sites-available").join(site), etc.path().join("sites-available").join(site)).unwrap();
     assert_eq!(load(&main).unwrap().sites.len(), 1);
     std::os::unix::fs::symlink(format!("../sites-available/{site}"), etc.path().join("sites-enabled").join(site)).unwrap();
     let config = load(&main).unwrap_or_else(|faults| panic!("{faults}"));
