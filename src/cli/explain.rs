@@ -1,7 +1,7 @@
 //! `anchorite explain URL`: why a request is answered as it is, offline, with the code that serves.
 //!
-//! Look-ups are made on the real tree by whoever runs it, as the worker would make them in its jail; as root the answer says
-//! what the worker's user may not read only where permissions are looked at, so the modes are shown.
+//! Look-ups are made on the real tree with the rights of whoever runs it. Root may read everything, so what the worker's user
+//! may not read shows only when that user runs it.
 
 use crate::config;
 use crate::proto::head::{self, HeadLimits};

@@ -1,8 +1,9 @@
 //! Files beneath the document roots: look-ups, and the cache of what was served last.
 //!
-//! An entry stands for what a path of a site led to, its index file included, and is believed for a second; then the
-//! look-up is made again and, where the file is the same, the content kept. Small files are held in memory, large ones
-//! open. A changed file is never served with another's head: head and content are made from one descriptor.
+//! An entry stands for what a path of a site led to, its index file included, and is believed for a second; then, and
+//! for a site with rules at once, the look-up is made again and, where the file is the same, the content kept. Small
+//! files are held in memory, large ones open. A changed file is never served with another's head: head and content are
+//! made from one descriptor.
 
 use crate::config::{self, Site, Symlinks, WorkerSlice};
 use crate::ipc::birth::Born;

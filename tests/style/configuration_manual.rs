@@ -108,6 +108,24 @@ fn the_examples_of_the_manual_are_accepted() {
     }
 }
 
+/// Whoever follows the manual to a second site gets the redirects that it promises.
+#[test]
+fn the_second_site_of_the_manual_does_what_the_manual_says() {
+    let etc = tempfile::tempdir().unwrap();
+    let file = etc.path().join("anchorite.toml");
+    let example = literal_blocks(&manual(), "EXAMPLES").into_iter().find(|text| text.contains("shop.log")).unwrap();
+    std::fs::write(&file, example).unwrap();
+    for (url, location) in [
+        ("http://store.example.org/a%20b?c=d", "http://shop.example.org/a%20b?c=d"),
+        ("http://shop.example.org/old/page", "/new/page"),
+        ("http://shop.example.org/old/page?c=d", "/new/page?c=d"),
+    ] {
+        let program = std::process::Command::new(env!("CARGO_BIN_EXE_anchorite")).args(["explain", url, "-c"]).arg(&file).output();
+        let text = String::from_utf8(program.unwrap().stdout).unwrap();
+        assert!(text.ends_with(&format!("answers 301 Moved Permanently, Location: {location}\n")), "{url}: {text}");
+    }
+}
+
 #[test]
 fn the_fault_that_the_manual_shows_is_told_so() {
     let text = "# a comment\n[server]\nlisen = [\"[::]:80\"]\n[[site]]\nroot = \"/srv/www\"\n";

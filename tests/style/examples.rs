@@ -12,7 +12,8 @@ fn directory() -> PathBuf {
 fn examples() -> Vec<PathBuf> {
     let directories = [directory(), directory().join("sites-available")];
     let entries = directories.iter().flat_map(|directory| fs::read_dir(directory).expect("the examples are there"));
-    let mut files: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).filter(|path| path.is_file()).collect();
+    let mut files: Vec<PathBuf> =
+        entries.map(|entry| entry.expect("the directory can be read").path()).filter(|path| path.is_file()).collect();
     files.sort();
     files
 }
