@@ -4,12 +4,13 @@
 
 use super::cell::Cells;
 use super::child::Nursery;
+use super::control;
 use super::prove::prove;
 use super::start::identity;
 use crate::config::{Config, Listen, LogNumbers, LogTarget};
 use crate::sys::privilege::Identity;
 use crate::sys::process::{self, Executable};
-use crate::sys::{log_file, shared, socket};
+use crate::sys::{log_file, pid_file, shared, socket};
 use std::io;
 
 /// Every fault that would keep the service from starting or from serving; empty: none. `owned` says whether a running
@@ -40,9 +41,18 @@ pub fn check(mut config: Config, owned: impl Fn(&str) -> bool) -> Vec<String> {
             faults.push(format!("log \"{}\": {fault}", path.display()));
         }
     }
+    // The service then goes without them, and says so when it starts.
+    control::leave_out_of_reach(&mut config.server, identity.rootless);
+    for (what, path) in [("control socket", &config.server.control_socket), ("pid file", &config.server.pid_file)] {
+        if let Some(path) = path
+            && let Err(why) = pid_file::could_stand(path)
+        {
+            faults.push(format!("{what} \"{}\": {why}", path.display()));
+        }
+    }
     match try_roots(&mut config, identity) {
         Ok(unusable) => faults.extend(unusable),
-        Err(why) => faults.push(why),
+        Err(why) => faults.extend(why.lines().map(str::to_owned)),
     }
     faults
 }
