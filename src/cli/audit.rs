@@ -185,15 +185,24 @@ fn missing(title: &str) -> Vec<Layer> {
 }
 
 fn print_table(rows: &[Row], unconfined: usize) {
-    println!(
+    say!(
         "{:<8} {:<10} {:>12} {:>10} {:>5} {:>8} {:>9} {:>5} {:>11} {:>4}",
-        "PID", "ROLE", "UID:GID", "CAPS", "NNP", "SECCOMP", "FILTERS", "ROOT", "NAMESPACES", "FDS"
+        "PID",
+        "ROLE",
+        "UID:GID",
+        "CAPS",
+        "NNP",
+        "SECCOMP",
+        "FILTERS",
+        "ROOT",
+        "NAMESPACES",
+        "FDS"
     );
     for row in rows {
         let status = &row.status;
         let confined = !matches!(row.role, Some(Role::Parent) | None);
         let shown = |value: String| if confined { value } else { "-".to_owned() };
-        println!(
+        say!(
             "{:<8} {:<10} {:>12} {:>10} {:>5} {:>8} {:>9} {:>5} {:>11} {:>4}",
             row.pid,
             row.role.map_or("?", Role::name),
@@ -213,24 +222,24 @@ fn print_table(rows: &[Row], unconfined: usize) {
     }
     for row in rows {
         for fault in &row.faults {
-            println!("{} {} (service {}): {fault}", row.pid, row.title, row.service);
+            say!("{} {} (service {}): {fault}", row.pid, row.title, row.service);
         }
     }
     if unconfined == 0 {
-        println!("every process is confined as the policy says ({} processes)", rows.len());
+        say!("every process is confined as the policy says ({} processes)", rows.len());
     } else {
-        println!("NOT CONFINED as the policy says: {unconfined} of {} processes", rows.len());
+        say!("NOT CONFINED as the policy says: {unconfined} of {} processes", rows.len());
     }
     if rows.iter().any(|row| matches!(row.role, Some(Role::Worker | Role::Log)) && row.faults.is_empty() && row.facts.descriptors.is_none())
     {
-        println!("their descriptors could not be read: the kernel shows them to root only");
+        say!("their descriptors could not be read: the kernel shows them to root only");
     }
-    println!("Landlock is not shown in /proc: it is proved by a sacrificial process of each role at every start");
+    say!("Landlock is not shown in /proc: it is proved by a sacrificial process of each role at every start");
 }
 
 fn print_json(rows: &[Row], unconfined: usize) {
     let processes: Vec<String> = rows.iter().map(json_row).collect();
-    println!("{{\"confined\":{},\"processes\":[{}]}}", unconfined == 0, processes.join(","));
+    say!("{{\"confined\":{},\"processes\":[{}]}}", unconfined == 0, processes.join(","));
 }
 
 fn json_row(row: &Row) -> String {

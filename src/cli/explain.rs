@@ -1,9 +1,10 @@
 //! `anchorite explain URL`: why a request is answered as it is, offline, with the code that serves.
 //!
-//! Look-ups are made on the real tree with the rights of whoever runs it. Root may read everything, so what the worker's user
-//! may not read shows only when that user runs it.
+//! Look-ups are made on the real tree as the worker would make them in its jail: by root with the rights of the worker's user,
+//! but for the way to a document root, which the jail shows whatever stands above it; by others with their own.
 
 use crate::config;
+use crate::parent;
 use crate::proto::head::{self, HeadLimits};
 use crate::proto::target::{self, Path as Target};
 use crate::site::Sites;
@@ -12,6 +13,7 @@ use crate::site::facts::Facts;
 use crate::site::lookup::{Base, Lookup};
 use crate::site::plan::Answer;
 use crate::sys::file::{Found, Links, Root};
+use crate::sys::privilege::{self, Identity};
 use std::net::IpAddr;
 use std::path::Path;
 
@@ -27,7 +29,7 @@ pub(super) struct Question<'a> {
 pub(super) fn main(file: &Path, question: &Question<'_>) -> u8 {
     match answer(file, question) {
         Ok((text, answered)) => {
-            println!("{}", text.trim_end());
+            say!("{}", text.trim_end());
             u8::from(!answered)
         }
         Err(why) => {
@@ -46,9 +48,10 @@ fn answer(file: &Path, question: &Question<'_>) -> Result<(String, bool), String
     let request = head::parse(head.as_bytes(), &mut space, &limits).map_err(|reject| format!("{}: {}", reject.status, reject.why))?;
     let mut path = Target::default();
     target::parse_into(request.path, &mut path).map_err(|reject| format!("{}: {}", reject.status, reject.why))?;
+    let identity = parent::identity(&config)?;
     let sites = Sites::listening(config.sites, &config.server.listen);
     let facts = Facts::of(&request, &path, question.client);
-    let explanation = explain(&sites, Default::default(), &facts, look);
+    let explanation = explain(&sites, Default::default(), &facts, |base, lookup| look(identity, base, lookup));
     let text = if question.json { explanation.json() } else { explanation.text() };
     Ok((text, explanation.is_answered()))
 }
@@ -73,7 +76,7 @@ fn head_of(question: &Question<'_>, host: Option<&str>, target: &str) -> String 
 }
 
 /// Answers a look-up from the disk.
-fn look(base: &Base, lookup: Lookup<'_>) -> (Answer<()>, Option<String>) {
+fn look(identity: Identity, base: &Base, lookup: Lookup<'_>) -> (Answer<()>, Option<String>) {
     let links = match base.symlinks {
         config::Symlinks::Never => Links::Never,
         config::Symlinks::Owner => Links::SameOwner,
@@ -85,13 +88,18 @@ fn look(base: &Base, lookup: Lookup<'_>) -> (Answer<()>, Option<String>) {
         Ok(root) => root,
         Err(fault) => return (Answer::Missing, Some(format!("\"{}\": {fault}", base.path.display()))),
     };
+    let found = privilege::with_rights_of(identity, || found(&root, base, lookup));
+    found.unwrap_or_else(|fault| (Answer::Failed, Some(format!("the rights of user id {}: {fault}", identity.uid))))
+}
+
+fn found(root: &Root, base: &Base, lookup: Lookup<'_>) -> (Answer<()>, Option<String>) {
     match root.find(lookup.path) {
         Found::File(_) => (Answer::File(()), None),
         Found::Directory => (Answer::Directory, None),
         Found::Missing => (Answer::Missing, None),
         Found::Denied => {
             let part = String::from_utf8_lossy(root.refusing_component(lookup.path)).into_owned();
-            (Answer::Denied, Some(format!("\"{}\" refuses", base.path.join(part).display())))
+            (Answer::Denied, Some(format!("\"{}\" refuses user id {}", base.path.join(part).display(), privilege::own_ids().0)))
         }
         Found::NotRegular => (Answer::NotRegular, None),
         Found::Busy => (Answer::Busy, None),

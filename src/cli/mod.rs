@@ -4,6 +4,14 @@
 
 #![forbid(unsafe_code)]
 
+/// Prints a line; a reader that has seen enough, such as head(1), is no fault.
+macro_rules! say {
+    ($($text:tt)*) => {{
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stdout(), $($text)*);
+    }};
+}
+
 mod audit;
 mod check;
 mod control;
@@ -53,6 +61,9 @@ enum Command {
         /// Prints the effective configuration, defaults filled in
         #[arg(long)]
         dump: bool,
+        /// The service asks that is to be replaced by this program: its addresses are in use, by it
+        #[arg(long, hide = true)]
+        replacing: bool,
     },
     /// Reads the configuration again; answers when the new one serves, or says why not
     Reload {
@@ -137,7 +148,7 @@ pub fn main() -> u8 {
     match arguments.command {
         Command::Serve { directory, listen } => serve::main(&directory, listen),
         Command::Run { configuration, resume } => run::main(&configuration.file, resume),
-        Command::Check { configuration, dump } => check::main(&configuration.file, dump),
+        Command::Check { configuration, dump, replacing } => check::main(&configuration.file, dump, replacing),
         Command::Reload { configuration } => control::main(&configuration.file, Order::Reload),
         Command::Stop { configuration } => control::main(&configuration.file, Order::Stop),
         Command::Reopen { configuration } => control::main(&configuration.file, Order::Reopen),

@@ -54,13 +54,14 @@ impl fmt::Display for Listen {
     }
 }
 
-/// A list of addresses, no two of which the kernel would refuse to bind together.
+/// A list of addresses, each given once. Both wildcards may stand beside each other, as many are used to write them: the one for IPv6 takes
+/// IPv4 too, and is then bound alone.
 pub(super) fn read(item: &Item<'_>, faults: &mut Faults<'_>) -> Vec<Listen> {
     let texts = item.texts(EXPECTED, faults).unwrap_or_default();
     let mut taken: Vec<(Listen, Text<'_>)> = Vec::new();
     for text in texts {
         let Some(address) = read_one(&text, faults) else { continue };
-        match taken.iter().find(|(other, _)| other.overlaps(&address)) {
+        match taken.iter().find(|(other, _)| other.overlaps(&address) && !are_wildcards(other, &address)) {
             Some((other, first)) => {
                 let help = format!("given as \"{other}\" at {}", faults.place_name(first.at.start));
                 faults.report(text.at.clone(), format!("{} is already listened on", quoted(text.value)), help);
@@ -108,6 +109,16 @@ fn takes(all: SocketAddr, part: SocketAddr) -> bool {
         (IpAddr::V4(one), IpAddr::V4(other)) => one == other,
         (IpAddr::V6(one), IpAddr::V6(other)) => one == other && scope(all) == scope(part),
         (IpAddr::V4(_), IpAddr::V6(_)) | (IpAddr::V6(_), IpAddr::V4(_)) => false,
+    }
+}
+
+/// Whether these are "0.0.0.0" and "[::]".
+fn are_wildcards(one: &Listen, other: &Listen) -> bool {
+    match (one, other) {
+        (Listen::Tcp(one), Listen::Tcp(other)) => {
+            one.ip().is_unspecified() && other.ip().is_unspecified() && one.is_ipv4() != other.is_ipv4()
+        }
+        (Listen::Tcp(_) | Listen::Unix(_), Listen::Unix(_)) | (Listen::Unix(_), Listen::Tcp(_)) => false,
     }
 }
 
@@ -169,7 +180,6 @@ mod tests {
     fn an_address_given_twice_is_told_with_both_places() {
         for (first, second) in [
             ("[::]:80", "[::]:80"),
-            ("[::]:80", "0.0.0.0:80"),
             ("[::]:80", "10.0.0.1:80"),
             ("[::]:80", "[::1]:80"),
             ("0.0.0.0:80", "127.0.0.1:80"),
@@ -185,6 +195,8 @@ mod tests {
         }
         for (first, second) in [
             ("[::]:80", "[::]:81"),
+            ("[::]:80", "0.0.0.0:80"),
+            ("0.0.0.0:80", "[::]:80"),
             ("0.0.0.0:80", "[::1]:80"),
             ("[fe80::1%1]:80", "[fe80::1%2]:80"),
             ("127.0.0.1:80", "127.0.0.2:80"),

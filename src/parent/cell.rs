@@ -27,17 +27,27 @@ impl Cells {
     /// Resolves the directories that are shown; a confined process could not, and a link is followed here once.
     ///
     /// # Errors
-    /// Names the directory and why it cannot be shown.
+    /// Names every directory that cannot be shown, and why, on a line each.
     pub(super) fn new(config: &mut Config, identity: Identity, logs: LogNumbers) -> Result<Cells, String> {
+        let mut faults: Vec<String> = Vec::new();
+        let mut replace = |path: &mut PathBuf, by: fn(&PathBuf) -> Result<PathBuf, String>| match by(path) {
+            Ok(found) => *path = found,
+            Err(fault) if faults.contains(&fault) => {}
+            Err(fault) => faults.push(fault),
+        };
         for site in &mut config.sites {
-            site.root = directory(&site.root)?;
+            replace(&mut site.root, directory);
             for rule in &mut site.rules {
                 if let Some(Act::Root(to) | Act::Alias(to)) = &mut rule.act {
-                    to.base = resolved(&to.base)?;
+                    replace(&mut to.base, resolved);
                 }
             }
         }
-        let also: Vec<PathBuf> = config.jail.also.iter().map(directory).collect::<Result<_, _>>()?;
+        let mut also = config.jail.also.clone();
+        also.iter_mut().for_each(|path| replace(path, directory));
+        if !faults.is_empty() {
+            return Err(faults.join("\n"));
+        }
         let bases = config::directories(&config.sites).0.into_iter().map(|base| base.path);
         let shown = bases.chain(also).map(OsString::from).collect();
         let chroot = match &config.jail.mode {

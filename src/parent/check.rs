@@ -4,6 +4,7 @@
 
 use super::cell::Cells;
 use super::child::Nursery;
+use super::control;
 use super::prove::prove;
 use super::start::identity;
 use crate::config::{Config, Listen, LogNumbers, LogTarget};
@@ -25,13 +26,6 @@ pub fn check(mut config: Config, owned: impl Fn(&str) -> bool) -> Vec<String> {
             Ok(_) => {}
         }
     }
-    for (name, place) in [("control socket", &config.server.control_socket), ("pid file", &config.server.pid_file)] {
-        if let Some(path) = place
-            && let Err(why) = pid_file::check_directory(path)
-        {
-            faults.push(format!("{name} \"{}\": {why}", path.display()));
-        }
-    }
     let identity = match identity(&config) {
         Ok(identity) => identity,
         Err(why) => {
@@ -47,9 +41,27 @@ pub fn check(mut config: Config, owned: impl Fn(&str) -> bool) -> Vec<String> {
             faults.push(format!("log \"{}\": {fault}", path.display()));
         }
     }
+    // The service then goes without them, and says so when it starts.
+    control::leave_out_of_reach(&mut config.server, identity.rootless);
+    for (what, path) in [("control socket", &config.server.control_socket), ("pid file", &config.server.pid_file)] {
+        if let Some(path) = path
+            && let Err(why) = pid_file::could_stand(path)
+        {
+            faults.push(format!("{what} \"{}\": {why}", path.display()));
+        }
+    }
+    for site in &config.sites {
+        for (status, page) in &site.error_pages {
+            let path = site.root.join(page.trim_start_matches('/'));
+            // What lies elsewhere by a rule is not looked for; a page that no rule could serve is a mistake.
+            if site.rules.is_empty() && !path.is_file() {
+                faults.push(format!("error page of {status}: \"{}\" is no file", path.display()));
+            }
+        }
+    }
     match try_roots(&mut config, identity) {
         Ok(unusable) => faults.extend(unusable),
-        Err(why) => faults.push(why),
+        Err(why) => faults.extend(why.lines().map(str::to_owned)),
     }
     faults
 }

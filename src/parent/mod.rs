@@ -29,4 +29,4 @@ mod supervise;
 mod upgrade;
 
 pub use check::check;
-pub use start::{Announce, Origin, go_back, run};
+pub use start::{Announce, Origin, go_back, identity, run};

@@ -128,7 +128,10 @@ fn start(mut config: Config, file: Option<PathBuf>, legacy: Option<&Legacy>, ann
 }
 
 /// Whom confined roles run as.
-pub(super) fn identity(config: &Config) -> Result<Identity, String> {
+///
+/// # Errors
+/// Names the user or group that is not known, or may not be it.
+pub fn identity(config: &Config) -> Result<Identity, String> {
     let (own_uid, own_gid) = privilege::own_ids();
     if !privilege::is_root() {
         return Ok(Identity { uid: own_uid, gid: own_gid, rootless: true });

@@ -101,7 +101,8 @@ pub fn location(template: &Template, values: &dyn Values, out: &mut Vec<u8>) -> 
         Some(Part::Literal(text)) => text.as_str(),
         _ => "",
     };
-    let names_host = literal.starts_with("//") || literal.contains("://");
+    let after_scheme = matches!(parts, [Part::Variable(Variable::Scheme), Part::Literal(next), ..] if next.starts_with("://"));
+    let names_host = after_scheme || literal.starts_with("//") || literal.contains("://");
     let fixed = parts.iter().all(|part| matches!(part, Part::Literal(_)));
     if !names_host && !fixed && !literal.starts_with('/') {
         out.push(b'/');
@@ -486,6 +487,8 @@ pub(crate) mod tests {
             ("https://b.test/{1}", "/go@evil.example", 3, Some("https://b.test/@evil.example")),
             ("//b.test{1}", "/go.evil", 3, None),
             ("https://{host}:8443/", "/", 0, Some("https://a.test:8443/")),
+            ("{scheme}://b.test{path}", "/x", 0, Some("http://b.test/x")),
+            ("{scheme}://b.test{1}", "/go.evil", 3, None),
             ("/x?h={header.x}&u={uri}", "/", 0, Some("/x?h=a%20b%0D%0Ac%26%FF&u=/")),
             ("/x{header.x}", "/", 0, Some("/xa%20b%0D%0Ac%26%FF")),
             ("https://b.test/#top", "/", 0, Some("https://b.test/#top")),

@@ -73,28 +73,37 @@ pub fn refuse_other(path: &Path) -> Result<(), String> {
 /// # Errors
 /// Names the directory and why it is not fit.
 pub fn prepare_directory(of: &Path) -> Result<(), String> {
-    let directory = of.parent().filter(|directory| !directory.as_os_str().is_empty());
-    let directory = directory.ok_or("it is in no directory")?;
+    let directory = directory_of(of)?;
     let named = |fault: io::Error| format!("directory \"{}\": {fault}", directory.display());
     match DirBuilder::new().mode(0o755).create(directory) {
         Err(fault) if fault.kind() != io::ErrorKind::AlreadyExists => return Err(named(fault)),
         Ok(()) | Err(_) => {}
     }
-    check_directory(of)
+    refuse_open(directory)
 }
 
-/// Whether only its owner can write the directory of a file of the service; one that is missing will be made. Changes nothing.
+/// Whether [`prepare_directory`] would find the place fit; makes nothing.
 ///
 /// # Errors
-/// As [`prepare_directory`].
-pub fn check_directory(of: &Path) -> Result<(), String> {
-    let directory = of.parent().filter(|directory| !directory.as_os_str().is_empty());
-    let directory = directory.ok_or("it is in no directory")?;
+/// Names the directory and why it is not fit.
+pub fn could_stand(path: &Path) -> Result<(), String> {
+    let directory = directory_of(path)?;
+    match directory.parent() {
+        // It would be made there.
+        Some(above) if !directory.exists() && above.is_dir() => Ok(()),
+        Some(_) | None => refuse_open(directory),
+    }
+}
+
+fn directory_of(path: &Path) -> Result<&Path, String> {
+    let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
+    Ok(directory.ok_or("it is in no directory")?)
+}
+
+/// Refuses a directory in which somebody else could put another file in place of ours.
+fn refuse_open(directory: &Path) -> Result<(), String> {
     let named = |fault: io::Error| format!("directory \"{}\": {fault}", directory.display());
-    let metadata = match directory.metadata() {
-        Err(fault) if fault.kind() == io::ErrorKind::NotFound => return Ok(()),
-        result => result.map_err(named)?,
-    };
+    let metadata = directory.metadata().map_err(named)?;
     let (uid, gid) = privilege::own_ids();
     let by_group = metadata.mode() & 0o020 != 0 && metadata.gid() != gid;
     let by_owner = metadata.uid() != 0 && metadata.uid() != uid;

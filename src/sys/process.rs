@@ -91,7 +91,8 @@ pub fn become_program(
 /// What it said, or why it could not be run.
 #[expect(clippy::disallowed_methods, reason = "this is where programs are started")]
 pub fn check(program: &Path, file: &Path) -> Result<(), String> {
-    let output = std::process::Command::new(program).arg("check").arg("-c").arg(file).output().map_err(|fault| fault.to_string())?;
+    let output =
+        std::process::Command::new(program).args(["check", "--replacing", "-c"]).arg(file).output().map_err(|fault| fault.to_string())?;
     if output.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).trim_end().to_owned()) }
 }
 

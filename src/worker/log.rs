@@ -210,7 +210,7 @@ fn write_combined(exchange: &Exchange<'_>, line: &mut Vec<u8>) {
     }
 }
 
-/// Appends one line in JSON or by a template.
+/// Appends one line in JSON or by a template, without its LF, as the batch ends each line itself.
 fn write_formatted(format: &LogFormat, exchange: &Exchange<'_>, name: &str, line: &mut Vec<u8>) {
     let start = line.len();
     let (request, mut path) = (exchange.request, Path::default());
@@ -241,10 +241,7 @@ fn write_formatted(format: &LogFormat, exchange: &Exchange<'_>, name: &str, line
     for cap in [FIELD_MAX, 300, 60] {
         line.truncate(start);
         log_format::render(format, &whole, cap, line);
-        // The batch ends the line itself.
-        if line.ends_with(b"\n") {
-            line.pop();
-        }
+        line.pop();
         if line.len() - start < LINE_MAX {
             return;
         }

@@ -142,7 +142,7 @@ fn a_dump_is_a_configuration_with_the_same_dump() {
 fn many(root: &Root, count: usize, text: &str) -> Configuration {
     let mut sites = String::from("name = [\"\"]\n");
     for number in 0..count {
-        let place = root.file(format!("../many/{number}/index.html"), format!("{number} {text}"));
+        let place = root.file(format!("many/{number}/index.html"), format!("{number} {text}"));
         let _ = write!(
             sites,
             "[[site]]\nname = [\"s{number}.test\", \"www.s{number}.test\"]\nroot = {:?}\n\

@@ -135,7 +135,10 @@ fn signals_that_come_during_the_replacement_are_not_lost() {
         place_next(&program, delay);
         signal(server.parent(), Signal::SIGUSR2);
         std::thread::sleep(std::time::Duration::from_millis(delay.into()));
-        server.configure(&Configuration::of(&other.path()));
+        // At once, as the new program may be reading it.
+        let next = server.home().join("next.toml");
+        fs::write(&next, Configuration::of(&other.path()).text(server.home())).unwrap();
+        fs::rename(next, server.configuration()).unwrap();
         signal(server.parent(), Signal::SIGHUP);
         assert!(wait_until(PATIENCE, || server.get("/").text() == "other\n").is_some(), "HUP after {delay} ms: {}", error_log(&server));
         assert!(wait_until(PATIENCE, || runs(&server, &program)).is_some(), "USR2 and HUP after {delay} ms: {}", error_log(&server));
