@@ -48,7 +48,8 @@ fn answer(file: &Path, question: &Question<'_>) -> Result<(String, bool), String
     let request = head::parse(head.as_bytes(), &mut space, &limits).map_err(|reject| format!("{}: {}", reject.status, reject.why))?;
     let mut path = Target::default();
     target::parse_into(request.path, &mut path).map_err(|reject| format!("{}: {}", reject.status, reject.why))?;
-    let identity = parent::identity(&config)?;
+    // Where the worker's user does not exist yet, with the rights of whoever asks.
+    let identity = parent::identity(&config).inspect_err(|why| eprintln!("anchorite: {why}: looking with your own rights")).ok();
     let sites = Sites::listening(config.sites, &config.server.listen);
     let facts = Facts::of(&request, &path, question.client);
     let explanation = explain(&sites, Default::default(), &facts, |base, lookup| look(identity, base, lookup));
@@ -76,7 +77,7 @@ fn head_of(question: &Question<'_>, host: Option<&str>, target: &str) -> String 
 }
 
 /// Answers a look-up from the disk.
-fn look(identity: Identity, base: &Base, lookup: Lookup<'_>) -> (Answer<()>, Option<String>) {
+fn look(identity: Option<Identity>, base: &Base, lookup: Lookup<'_>) -> (Answer<()>, Option<String>) {
     let links = match base.symlinks {
         config::Symlinks::Never => Links::Never,
         config::Symlinks::Owner => Links::SameOwner,
@@ -88,6 +89,7 @@ fn look(identity: Identity, base: &Base, lookup: Lookup<'_>) -> (Answer<()>, Opt
         Ok(root) => root,
         Err(fault) => return (Answer::Missing, Some(format!("\"{}\": {fault}", base.path.display()))),
     };
+    let Some(identity) = identity else { return found(&root, base, lookup) };
     let found = privilege::with_rights_of(identity, || found(&root, base, lookup));
     found.unwrap_or_else(|fault| (Answer::Failed, Some(format!("the rights of user id {}: {fault}", identity.uid))))
 }
