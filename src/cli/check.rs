@@ -6,7 +6,8 @@ use crate::ipc::control::Order;
 use crate::parent;
 use std::path::Path;
 
-pub(super) fn main(file: &Path, dump: bool) -> u8 {
+/// `open`: addresses that the service has which asks, and waits for the answer; empty: a service that runs is asked.
+pub(super) fn main(file: &Path, dump: bool, open: &[String]) -> u8 {
     let config = match config::load(file) {
         Ok(config) => config,
         Err(faults) => {
@@ -19,8 +20,11 @@ pub(super) fn main(file: &Path, dump: bool) -> u8 {
         return 0;
     }
     // What a running service listens on is no conflict with it.
-    let status = config.server.control_socket.as_deref().and_then(|path| control::ask(path, Order::Status { json: true }).ok());
-    let owned = |address: &str| status.as_ref().is_some_and(|status| status.contains(&format!("\"{address}\"")));
+    let asked = config.server.control_socket.as_deref().filter(|_| open.is_empty());
+    let status = asked.and_then(|path| control::ask(path, Order::Status { json: true }).ok());
+    let owned = |address: &str| {
+        open.iter().any(|open| open == address) || status.as_ref().is_some_and(|status| status.contains(&format!("\"{address}\"")))
+    };
     let faults = parent::check(config, owned);
     for fault in &faults {
         eprintln!("{}: {fault}", file.display());

@@ -52,6 +52,9 @@ enum Command {
         /// Prints the effective configuration, defaults filled in
         #[arg(long)]
         dump: bool,
+        /// An address that the service has which is to be replaced
+        #[arg(long, hide = true, value_name = "ADDRESS")]
+        open: Vec<String>,
     },
     /// Reads the configuration again; answers when the new one serves, or says why not
     Reload {
@@ -136,7 +139,7 @@ pub fn main() -> u8 {
     match arguments.command {
         Command::Serve { directory, listen } => serve::main(&directory, listen),
         Command::Run { configuration, resume } => run::main(&configuration.file, resume),
-        Command::Check { configuration, dump } => check::main(&configuration.file, dump),
+        Command::Check { configuration, dump, open } => check::main(&configuration.file, dump, &open),
         Command::Reload { configuration } => control::main(&configuration.file, Order::Reload),
         Command::Stop { configuration } => control::main(&configuration.file, Order::Stop),
         Command::Reopen { configuration } => control::main(&configuration.file, Order::Reopen),
