@@ -1,6 +1,6 @@
 //! `anchorite check`: every fault of a configuration at once, and whether a start would find what it needs.
 
-use super::control;
+use super::{control, surprises};
 use crate::config;
 use crate::ipc::control::Order;
 use crate::parent;
@@ -25,6 +25,11 @@ pub(super) fn main(file: &Path, dump: bool, open: &[String]) -> u8 {
     let owned = |address: &str| {
         open.iter().any(|open| open == address) || status.as_ref().is_some_and(|status| status.contains(&format!("\"{address}\"")))
     };
+    // Where there is no such user, that is a fault, told below.
+    let warnings = parent::identity(&config).map_or_else(|_| Vec::new(), |identity| surprises::find(&config, identity));
+    for warning in warnings {
+        eprintln!("{}: warning: {warning}", file.display());
+    }
     let faults = parent::check(config, owned);
     for fault in &faults {
         eprintln!("{}: {fault}", file.display());

@@ -12,6 +12,7 @@ mod policy;
 mod run;
 mod serve;
 mod site;
+mod surprises;
 
 use crate::ipc::control::Order;
 use crate::{broker, worker};
