@@ -1,12 +1,13 @@
 //! `anchorite check`: every fault of a configuration at once, and whether a start would find what it needs.
 
-use super::control;
+use super::{control, surprises};
 use crate::config;
 use crate::ipc::control::Order;
 use crate::parent;
 use std::path::Path;
 
-pub(super) fn main(file: &Path, dump: bool, replacing: bool) -> u8 {
+/// `open`: addresses that the service has which asks, and waits for the answer; empty: a service that runs is asked.
+pub(super) fn main(file: &Path, dump: bool, open: &[String]) -> u8 {
     let config = match config::load(file) {
         Ok(config) => config,
         Err(faults) => {
@@ -18,13 +19,17 @@ pub(super) fn main(file: &Path, dump: bool, replacing: bool) -> u8 {
         say!("{}", config::dump(&config).trim_end());
         return 0;
     }
-    for warning in super::surprises::surprises(&config) {
+    // What a running service listens on is no conflict with it.
+    let asked = config.server.control_socket.as_deref().filter(|_| open.is_empty());
+    let status = asked.and_then(|path| control::ask(path, Order::Status { json: true }).ok());
+    let owned = |address: &str| {
+        open.iter().any(|open| open == address) || status.as_ref().is_some_and(|status| status.contains(&format!("\"{address}\"")))
+    };
+    // Where there is no such user, that is a fault, told below.
+    let warnings = parent::identity(&config).map_or_else(|_| Vec::new(), |identity| surprises::find(&config, identity));
+    for warning in warnings {
         eprintln!("{}: warning: {warning}", file.display());
     }
-    // What a running service listens on is no conflict with it.
-    let socket = config.server.control_socket.as_deref().filter(|_| !replacing);
-    let status = socket.and_then(|path| control::ask(path, Order::Status { json: true }).ok());
-    let owned = |address: &str| replacing || status.as_ref().is_some_and(|status| status.contains(&format!("\"{address}\"")));
     let faults = parent::check(config, owned);
     for fault in &faults {
         eprintln!("{}: {fault}", file.display());

@@ -3,18 +3,18 @@
 //! Look-ups are made on the real tree as the worker would make them in its jail: by root with the rights of the worker's user,
 //! but for the way to a document root, which the jail shows whatever stands above it; by others with their own.
 
-use crate::config;
+use crate::config::{self, Listen};
 use crate::parent;
 use crate::proto::head::{self, HeadLimits};
 use crate::proto::target::{self, Path as Target};
-use crate::site::Sites;
 use crate::site::explain::explain;
 use crate::site::facts::Facts;
 use crate::site::lookup::{Base, Lookup};
 use crate::site::plan::Answer;
+use crate::site::{Chosen, Door, Sites};
 use crate::sys::file::{Found, Links, Root};
 use crate::sys::privilege::{self, Identity};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
 /// What to explain.
@@ -50,9 +50,12 @@ fn answer(file: &Path, question: &Question<'_>) -> Result<(String, bool), String
     target::parse_into(request.path, &mut path).map_err(|reject| format!("{}: {}", reject.status, reject.why))?;
     // Where the worker's user does not exist yet, with the rights of whoever asks.
     let identity = parent::identity(&config).inspect_err(|why| eprintln!("anchorite: {why}: looking with your own rights")).ok();
+    let addresses = config.addresses();
     let sites = Sites::listening(config.sites, &config.server.listen);
     let facts = Facts::of(&request, &path, question.client);
-    let explanation = explain(&sites, Default::default(), &facts, |base, lookup| look(identity, base, lookup));
+    let explanation = explain(&sites, door(&sites, &addresses, port_of(host.as_deref()), request.host), &facts, |base, lookup| {
+        look(identity, base, lookup)
+    });
     let text = if question.json { explanation.json() } else { explanation.text() };
     Ok((text, explanation.is_answered()))
 }
@@ -66,6 +69,25 @@ fn split(url: &str) -> (Option<String>, String) {
     let (host, target) = rest.split_at(end);
     let target = if target.starts_with('/') { target.to_owned() } else { format!("/{target}") };
     (Some(host.to_owned()), target)
+}
+
+/// The port of a URL's authority.
+fn port_of(authority: Option<&str>) -> u16 {
+    let behind = authority.and_then(|authority| authority.rsplit_once(':')).map(|(_, port)| port);
+    behind.and_then(|port| port.parse().ok()).unwrap_or(80)
+}
+
+/// Where a connection for a URL comes in: at the address that it names, else at the first of its port at which a site has the host's name,
+/// else at the first of its port. Where no address has the port, all sites are looked at.
+fn door(sites: &Sites, addresses: &[Listen], port: u16, host: Option<&[u8]>) -> Door {
+    let named = host.and_then(|host| std::str::from_utf8(host).ok()).map(|host| host.trim_matches(['[', ']']));
+    if let Some(address) = named.and_then(|host| host.parse::<IpAddr>().ok()) {
+        return sites.door(&Listen::Tcp(SocketAddr::new(address, port)));
+    }
+    let has_port = |address: &&Listen| matches!(address, Listen::Tcp(address) if address.port() == port);
+    let mut doors = addresses.iter().filter(has_port).map(|address| sites.door(address));
+    let first = doors.clone().next().unwrap_or_default();
+    doors.find(|door| !matches!(sites.choose(*door, host).1, Chosen::Default)).unwrap_or(first)
 }
 
 /// The request as a client would send it.

@@ -61,9 +61,9 @@ enum Command {
         /// Prints the effective configuration, defaults filled in
         #[arg(long)]
         dump: bool,
-        /// The service asks that is to be replaced by this program: its addresses are in use, by it
-        #[arg(long, hide = true)]
-        replacing: bool,
+        /// An address that the service has which is to be replaced
+        #[arg(long, hide = true, value_name = "ADDRESS")]
+        open: Vec<String>,
     },
     /// Reads the configuration again; answers when the new one serves, or says why not
     Reload {
@@ -148,7 +148,7 @@ pub fn main() -> u8 {
     match arguments.command {
         Command::Serve { directory, listen } => serve::main(&directory, listen),
         Command::Run { configuration, resume } => run::main(&configuration.file, resume),
-        Command::Check { configuration, dump, replacing } => check::main(&configuration.file, dump, replacing),
+        Command::Check { configuration, dump, open } => check::main(&configuration.file, dump, &open),
         Command::Reload { configuration } => control::main(&configuration.file, Order::Reload),
         Command::Stop { configuration } => control::main(&configuration.file, Order::Stop),
         Command::Reopen { configuration } => control::main(&configuration.file, Order::Reopen),

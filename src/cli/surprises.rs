@@ -1,28 +1,75 @@
-//! What `anchorite check` warns of: nothing that is wrong, but what somebody who came from another server does not expect.
+//! What a start accepts and yet will surprise somebody: told by `anchorite check` as warnings.
 //!
-//! Looks at the beginning of each document root only: enough to meet what lies openly there, in bounded time.
+//! Error pages are looked up as the worker would, with the rights of its user. Files that other servers obey are looked for in each document
+//! root and the directories in it, no deeper: a check must not read whole trees.
 
 use crate::config::{Act, Config, Site};
-use std::collections::VecDeque;
-use std::fs;
-use std::path::{Path, PathBuf};
+use crate::sys::file::{Found, Links, Root};
+use crate::sys::privilege::{self, Identity};
+use std::collections::HashSet;
+use std::path::Path;
 
-/// Every warning, a line each.
-pub(super) fn surprises(config: &Config) -> Vec<String> {
-    let mut warnings = Vec::new();
-    for site in &config.sites {
-        warnings.extend(unreachable_rules(site));
-        let found = look_around(&site.root);
-        if let Some(path) = found.htaccess {
-            warnings
-                .push(format!("\"{}\" is not read: this server has no .htaccess files; its settings belong into rules", path.display()));
-        }
-        if let Some(path) = found.script {
-            warnings
-                .push(format!("\"{}\" is a script, and no rule has it run: clients would get its source; deny or hide it", path.display()));
+/// A text for each.
+pub(super) fn find(config: &Config, identity: Identity) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut left = LOOKED_AT_MAX;
+    let mut roots: HashSet<&Path> = HashSet::new();
+    // Where captures follow, the root is another for each host.
+    for site in config.sites.iter().filter(|site| site.root_rest.parts.is_empty()) {
+        error_pages(site, identity, &mut found);
+        found.extend(unreachable_rules(site));
+        if roots.insert(&site.root) {
+            ignored_files(&site.root, &mut left, &mut found);
         }
     }
-    warnings
+    found
+}
+
+fn error_pages(site: &Site, identity: Identity, found: &mut Vec<String>) {
+    if site.error_pages.is_empty() {
+        return;
+    }
+    let root = std::fs::canonicalize(&site.root).and_then(|root| Root::open(&root, Links::Any, false));
+    // A root that cannot be had is a fault, told elsewhere.
+    let Ok(root) = root else { return };
+    let name = site.name.first().map_or("", String::as_str);
+    for (status, page) in &site.error_pages {
+        let path = page.trim_start_matches('/').as_bytes();
+        let why = match privilege::with_rights_of(identity, || root.find(path)) {
+            Ok(Found::File(_)) => continue,
+            Ok(Found::Directory | Found::NotRegular) => "is no regular file".to_owned(),
+            Ok(Found::Missing) => "is not there".to_owned(),
+            Ok(Found::Denied) => format!("may not be read by user id {}", identity.uid),
+            Ok(Found::Busy) => "is being moved".to_owned(),
+            Ok(Found::Failed(fault)) | Err(fault) => fault.to_string(),
+        };
+        found.push(format!("site \"{name}\": the page for {status}, \"{page}\" beneath \"{}\", {why}", site.root.display()));
+    }
+}
+
+/// `.htaccess`, in a root and in the directories in it; and in the root the first script.
+fn ignored_files(root: &Path, left: &mut usize, found: &mut Vec<String>) {
+    let mut script = None;
+    let mut look = |directory: &Path| {
+        let file = directory.join(".htaccess");
+        if file.is_file() {
+            found.push(format!("\"{}\" has no effect: this server does not read it", file.display()));
+        }
+    };
+    look(root);
+    for entry in std::fs::read_dir(root).into_iter().flatten().flatten() {
+        let Some(rest) = left.checked_sub(1) else { return };
+        *left = rest;
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            look(&entry.path());
+        } else if SCRIPTS.iter().any(|end| entry.file_name().as_encoded_bytes().ends_with(end.as_bytes())) {
+            script.get_or_insert(entry.path());
+        }
+    }
+    if let Some(script) = script {
+        found
+            .push(format!("\"{}\" is a script, and nothing here runs it: clients would get its source; deny or hide it", script.display()));
+    }
 }
 
 /// Rules behind one that matches everything and ends the run.
@@ -39,71 +86,38 @@ fn unreachable_rules(site: &Site) -> Option<String> {
     Some(format!("{}: this rule is never reached: the one at {} takes every request", place(&next.place), place(&last.place)))
 }
 
-#[derive(Default)]
-struct Found {
-    htaccess: Option<PathBuf>,
-    script: Option<PathBuf>,
-}
-
-/// Looks at the first entries of a directory and of those beneath it.
-fn look_around(root: &Path) -> Found {
-    let (mut found, mut looked) = (Found::default(), 0);
-    let mut ahead = VecDeque::from([(root.to_owned(), 0)]);
-    while let Some((directory, depth)) = ahead.pop_front() {
-        let Ok(entries) = fs::read_dir(&directory) else { continue };
-        for entry in entries.flatten() {
-            looked += 1;
-            if looked > ENTRIES_MAX {
-                return found;
-            }
-            let (name, path) = (entry.file_name(), entry.path());
-            let name = name.to_string_lossy();
-            if name == ".htaccess" {
-                found.htaccess.get_or_insert(path);
-            } else if SCRIPTS.iter().any(|end| name.ends_with(end)) && !name.starts_with('.') {
-                found.script.get_or_insert(path);
-            } else if depth < DEPTH_MAX && entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-                ahead.push_back((path, depth + 1));
-            }
-        }
-    }
-    found
-}
-
 /// Files that other servers run.
 const SCRIPTS: [&str; 6] = [".php", ".phtml", ".cgi", ".pl", ".fcgi", ".py"];
 
-const ENTRIES_MAX: usize = 2_000;
-const DEPTH_MAX: u8 = 2;
+/// Directory entries that are looked at, over all sites.
+const LOOKED_AT_MAX: usize = 20_000;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn found(rules: &str, root: &Path) -> Vec<String> {
+        let text = format!("[[site]]\nroot = {root:?}\n{rules}");
+        let (uid, gid) = privilege::own_ids();
+        find(&crate::config::parse(&text, Path::new("/f.toml")).unwrap(), Identity { uid, gid, rootless: true })
+    }
+
     #[test]
-    fn what_lies_openly_in_a_root_is_told_once() {
+    fn a_script_and_a_rule_that_is_never_reached_are_told() {
         let root = tempfile::tempdir().unwrap();
-        fs::create_dir(root.path().join("blog")).unwrap();
-        for name in [".htaccess", "blog/.htaccess", "blog/index.php", "a.html"] {
-            fs::write(root.path().join(name), "").unwrap();
-        }
-        let text = format!(
-            "[[site]]\nroot = {:?}\n[[site.rule]]\npath = \"/x\"\nrespond = 404\n[[site.rule]]\nrespond = 404\n[[site.rule]]\nexpires = \"1d\"\n",
-            root.path()
-        );
-        let config = crate::config::parse(&text, Path::new("/f.toml")).unwrap();
-        let warnings = surprises(&config);
-        assert_eq!(warnings.len(), 3, "{warnings:?}");
+        std::fs::write(root.path().join("index.php"), "").unwrap();
+        let never = "[[site.rule]]\npath = \"/x\"\nrespond = 404\n[[site.rule]]\nrespond = 404\n[[site.rule]]\nexpires = \"1d\"\n";
+        let warnings = found(never, root.path());
+        assert_eq!(warnings.len(), 2, "{warnings:?}");
         assert!(warnings[0].starts_with("/f.toml:8: this rule is never reached"), "{warnings:?}");
-        assert!(warnings[1].contains(".htaccess") && warnings[2].contains("index.php"), "{warnings:?}");
+        assert!(warnings[1].contains("index.php"), "{warnings:?}");
     }
 
     #[test]
     fn an_ordinary_site_surprises_nobody() {
         let root = tempfile::tempdir().unwrap();
-        fs::write(root.path().join("index.html"), "").unwrap();
-        let text =
-            format!("[[site]]\nroot = {:?}\n[[site.rule]]\nheader = {{ X = \"y\" }}\n[[site.rule]]\nredirect = \"/\"\n", root.path());
-        assert_eq!(surprises(&crate::config::parse(&text, Path::new("/f.toml")).unwrap()), Vec::<String>::new());
+        std::fs::write(root.path().join("index.html"), "").unwrap();
+        let rules = "[[site.rule]]\nheader = { X = \"y\" }\n[[site.rule]]\nredirect = \"/\"\n";
+        assert_eq!(found(rules, root.path()), Vec::<String>::new());
     }
 }

@@ -50,15 +50,6 @@ pub fn check(mut config: Config, owned: impl Fn(&str) -> bool) -> Vec<String> {
             faults.push(format!("{what} \"{}\": {why}", path.display()));
         }
     }
-    for site in &config.sites {
-        for (status, page) in &site.error_pages {
-            let path = site.root.join(page.trim_start_matches('/'));
-            // What lies elsewhere by a rule is not looked for; a page that no rule could serve is a mistake.
-            if site.rules.is_empty() && !path.is_file() {
-                faults.push(format!("error page of {status}: \"{}\" is no file", path.display()));
-            }
-        }
-    }
     match try_roots(&mut config, identity) {
         Ok(unusable) => faults.extend(unusable),
         Err(why) => faults.extend(why.lines().map(str::to_owned)),

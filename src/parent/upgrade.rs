@@ -133,7 +133,9 @@ impl Supervisor {
         }
         let file = self.source.file.clone().ok_or("there is no configuration file to read again")?;
         let program = self.source.program.clone();
-        process::check(&program, &file).map_err(|why| format!("\"{}\" refuses the configuration: {why}", program.display()))?;
+        let open = self.current().into_iter().flat_map(|generation| &generation.listeners);
+        let open: Vec<String> = open.map(|listener| listener.address().to_string()).collect();
+        process::check(&program, &file, &open).map_err(|why| format!("\"{}\" refuses the configuration: {why}", program.display()))?;
         let next = Executable::open(&program).map_err(|fault| format!("\"{}\": {fault}", program.display()))?;
         let legacy = self.legacy(&file).map_err(|fault| format!("descriptors: {fault}"))?;
         let arguments = legacy.arguments().map_err(|fault| fault.to_string())?;

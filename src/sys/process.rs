@@ -2,10 +2,11 @@
 //!
 //! Only the parent uses this. fork(2), execveat(2), user_namespaces(7), waitpid(2), kill(2).
 
-use super::{privilege, signal};
+use super::{clock, privilege, signal};
 use caps::Capability;
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, FcntlArg, OFlag, fcntl};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sched::CloneFlags;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::Signal;
@@ -85,16 +86,53 @@ pub fn become_program(
     Ok(nix::unistd::execveat(&program.0, c"", &arguments, &environment, AtFlags::AT_EMPTY_PATH)?)
 }
 
-/// Lets a program check a configuration.
+/// Lets a program check a configuration; `open` are the addresses that this process listens on, which it cannot be asked for while it
+/// waits here.
 ///
 /// # Errors
-/// What it said, or why it could not be run.
+/// What it said, or why it could not be run, that it took longer than [`CHECK_MS`] among others.
 #[expect(clippy::disallowed_methods, reason = "this is where programs are started")]
-pub fn check(program: &Path, file: &Path) -> Result<(), String> {
-    let output =
-        std::process::Command::new(program).args(["check", "--replacing", "-c"]).arg(file).output().map_err(|fault| fault.to_string())?;
-    if output.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).trim_end().to_owned()) }
+pub fn check(program: &Path, file: &Path, open: &[String]) -> Result<(), String> {
+    use std::process::Stdio;
+    let mut command = std::process::Command::new(program);
+    command.arg("check").arg("-c").arg(file).args(open.iter().flat_map(|address| ["--open", address]));
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = command.spawn().map_err(|fault| fault.to_string())?;
+    let said = child.stderr.take().map_or_else(|| Ok(Vec::new()), |stderr| read_until(stderr, clock::monotonic_ms() + CHECK_MS));
+    if said.is_err() {
+        // It may have ended just now.
+        let _ = child.kill();
+    }
+    let status = child.wait().map_err(|fault| fault.to_string())?;
+    let said = said.map_err(|fault| fault.to_string())?;
+    if status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&said).trim_end().to_owned()) }
 }
+
+/// What comes up to the end, of which the beginning is kept.
+fn read_until(mut from: std::process::ChildStderr, deadline: u64) -> io::Result<Vec<u8>> {
+    const KEPT: usize = 16 * 1024;
+    let (mut said, mut piece) = (Vec::new(), [0; 4096]);
+    loop {
+        let left = PollTimeout::try_from(deadline.saturating_sub(clock::monotonic_ms())).unwrap_or(PollTimeout::MAX);
+        if left == PollTimeout::ZERO {
+            return Err(io::Error::new(io::ErrorKind::TimedOut, "it does not come to an end"));
+        }
+        match poll(&mut [PollFd::new(from.as_fd(), PollFlags::POLLIN)], left) {
+            Ok(0) | Err(Errno::EINTR) => continue,
+            Ok(_) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+        let length = from.read(&mut piece)?;
+        if length == 0 {
+            return Ok(said);
+        }
+        let room = KEPT.saturating_sub(said.len()).min(length);
+        said.extend_from_slice(piece.get(..room).unwrap_or_default());
+    }
+}
+
+/// How long another program may take to check a configuration. Until then nobody restarts a worker or hears an order.
+const CHECK_MS: u64 = 15_000;
 
 /// What a new process is given.
 pub struct Start<'a> {

@@ -50,6 +50,15 @@ fn a_site_bound_to_an_address_answers_there_alone() {
     }
     assert_eq!(over_socket(&socket, "a.test"), "admin");
     assert_eq!(over_socket(&socket, "other"), "admin");
+    for (url, right) in [
+        (format!("http://{open}/"), "default"),
+        (format!("http://{own}/"), "admin"),
+        (format!("http://a.test:{port}/"), "public"),
+        ("http://a.test/".into(), "public"),
+    ] {
+        let told = server.order(&["explain", &url]).must_be_done().stdout;
+        assert!(told.contains(&format!("/{right}/index.html")), "{url}: {told}");
+    }
     let lines = server.wait_for_lines("access.log", 6);
     assert_eq!(lines.len(), 6, "{lines:?}");
     let status = server.order(&["status", "--json"]).must_be_done().stdout;

@@ -96,6 +96,27 @@ fn an_address_in_use_is_found_and_the_services_own_passes() {
 }
 
 #[test]
+fn what_will_surprise_is_a_warning() {
+    let root = Root::with_index();
+    root.file("404.html", "page");
+    root.file("closed.html", "page");
+    root.mode("closed.html", 0o600);
+    root.file("app/.htaccess", "Deny from all\n");
+    // 026
+    root.file(".htaccess", "NoSuchDirective\n");
+    let pages = "name = [\"\"]\nerror_pages = { 404 = \"/404.html\", 403 = \"/none.html\", 500 = \"/closed.html\" }";
+    let ended = check(&Launch::new(), &Configuration::new().site(&root.path(), pages)).must_be_done();
+    let warnings: Vec<_> = ended.stderr.lines().collect();
+    assert!(warnings.iter().all(|line| line.contains("anchorite.toml: warning: ")), "{warnings:#?}");
+    let mut told = vec!["app/.htaccess", "site/.htaccess", "/none.html"];
+    if is_root() {
+        told.push("/closed.html");
+    }
+    assert_eq!(warnings.len(), told.len(), "{warnings:#?}");
+    assert!(told.iter().all(|told| ended.stderr.contains(told)), "{told:?}: {warnings:#?}");
+}
+
+#[test]
 fn every_fault_of_the_machine_is_told_in_one_pass() {
     let root = Root::with_index();
     let launch = Launch::new();

@@ -1,6 +1,6 @@
 //! `USR2`: another program takes the place of the running one, and nobody who asks for a page notices.
 
-use crate::support::{Client, Configuration, Launch, PATIENCE, Root, Server, is_alive, request, signal, wait_until};
+use crate::support::{Client, Configuration, Launch, PATIENCE, Root, Server, free_port, is_alive, request, signal, wait_until};
 use nix::sys::signal::Signal;
 use std::ffi::OsString;
 use std::fs;
@@ -14,7 +14,9 @@ fn copied(configuration: &Configuration) -> (Server, PathBuf) {
     let launch = Launch::new();
     let program = launch.home().join("program");
     place(&program, &fs::read(env!("CARGO_BIN_EXE_anchorite")).unwrap());
-    let file = launch.write_configuration(&configuration.text(launch.home()));
+    // An address that another program could not have beside this one.
+    let text = configuration.text(launch.home()).replace("127.0.0.1:0", &format!("127.0.0.1:{}", free_port()));
+    let file = launch.write_configuration(&text);
     let line = format!("shift; exec {program:?} \"$@\"");
     (launch.shell(&line).start(&[OsString::from("run"), "-c".into(), file.into()]), program)
 }
@@ -114,11 +116,16 @@ fn a_program_that_refuses_leaves_the_old_one_serving() {
     signal(server.parent(), Signal::SIGUSR2);
     assert!(wait_until(PATIENCE, || error_log(&server).contains("\"limit\"")).is_some(), "{}", error_log(&server));
     server.must_be_well(&workers, "after a file that is refused");
+    // One that does not come to an end.
+    place(&program, b"#!/bin/sh\nexec sleep 1000\n");
+    fs::write(server.configuration(), &text).unwrap();
+    signal(server.parent(), Signal::SIGUSR2);
+    assert!(wait_until(3 * PATIENCE, || error_log(&server).contains("does not come to an end")).is_some(), "{}", error_log(&server));
+    server.must_be_well(&workers, "after a program that hangs");
     fs::remove_file(&program).unwrap();
     signal(server.parent(), Signal::SIGUSR2);
     std::thread::sleep(std::time::Duration::from_millis(500));
     server.must_be_well(&workers, "after a program that is gone");
-    fs::write(server.configuration(), text).unwrap();
     place_next(&program, 2);
     signal(server.parent(), Signal::SIGUSR2);
     assert!(wait_until(PATIENCE, || runs(&server, &program)).is_some(), "{}", error_log(&server));
@@ -129,15 +136,17 @@ fn signals_that_come_during_the_replacement_are_not_lost() {
     let (root, other) = (Root::with_index(), Root::new());
     other.file("index.html", "other\n");
     let (server, program) = copied(&Configuration::of(&root.path()));
+    let address = format!("{}", server.address());
+    let text = |root: &Root| Configuration::of(&root.path()).text(server.home()).replace("127.0.0.1:0", &address);
     for delay in [0, 1, 5, 20, 60, 150] {
-        server.configure(&Configuration::of(&root.path()));
+        fs::write(server.configuration(), text(&root)).unwrap();
         server.order(&["reload"]).must_be_done();
         place_next(&program, delay);
         signal(server.parent(), Signal::SIGUSR2);
         std::thread::sleep(std::time::Duration::from_millis(delay.into()));
         // At once, as the new program may be reading it.
         let next = server.home().join("next.toml");
-        fs::write(&next, Configuration::of(&other.path()).text(server.home())).unwrap();
+        fs::write(&next, text(&other)).unwrap();
         fs::rename(next, server.configuration()).unwrap();
         signal(server.parent(), Signal::SIGHUP);
         assert!(wait_until(PATIENCE, || server.get("/").text() == "other\n").is_some(), "HUP after {delay} ms: {}", error_log(&server));
