@@ -6,6 +6,7 @@
 use crate::config::{self, Listen};
 use crate::parent;
 use crate::proto::head::{self, HeadLimits};
+use crate::proto::status::Reject;
 use crate::proto::target::{self, Path as Target};
 use crate::site::explain::explain;
 use crate::site::facts::Facts;
@@ -45,9 +46,18 @@ fn answer(file: &Path, question: &Question<'_>) -> Result<(String, bool), String
     let head = head_of(question, host.as_deref(), &target);
     let mut space = head::field_space();
     let limits = HeadLimits { request_line: 65536, header_bytes: 1 << 20, header_count: 256 };
-    let request = head::parse(head.as_bytes(), &mut space, &limits).map_err(|reject| format!("{}: {}", reject.status, reject.why))?;
     let mut path = Target::default();
-    target::parse_into(request.path, &mut path).map_err(|reject| format!("{}: {}", reject.status, reject.why))?;
+    let request = head::parse(head.as_bytes(), &mut space, &limits);
+    let request = match request.and_then(|request| target::parse_into(request.path, &mut path).map(|()| request)) {
+        Ok(request) => request,
+        Err(Reject { status, why }) if question.json => {
+            return Ok((
+                format!("{{\"what\":\"answer\",\"status\":{},\"because\":\"{}\"}}", status.code(), why.replace('"', "\\\"")),
+                false,
+            ));
+        }
+        Err(Reject { status, why }) => return Err(format!("{status}: {why}")),
+    };
     // Where the worker's user does not exist yet, with the rights of whoever asks.
     let identity = parent::identity(&config).inspect_err(|why| eprintln!("anchorite: {why}: looking with your own rights")).ok();
     let addresses = config.addresses();

@@ -18,12 +18,15 @@ use std::io;
 pub fn check(mut config: Config, owned: impl Fn(&str) -> bool) -> Vec<String> {
     let mut faults = Vec::new();
     for address in &config.addresses() {
-        let Listen::Tcp(address) = address else { continue };
-        match socket::listen(*address) {
+        let (tried, is_any) = match address {
+            Listen::Tcp(address) => (socket::listen(*address).map(drop), address.ip().is_unspecified()),
+            Listen::Unix(path) => (socket::could_listen_path(path), false),
+        };
+        match tried {
             Err(fault) if fault.kind() == io::ErrorKind::AddrInUse && owned(&address.to_string()) => {}
-            Err(fault) if socket::is_without_ipv6(&fault) && address.ip().is_unspecified() => {}
+            Err(fault) if socket::is_without_ipv6(&fault) && is_any => {}
             Err(fault) => faults.push(format!("listen on {address}: {fault}")),
-            Ok(_) => {}
+            Ok(()) => {}
         }
     }
     let identity = match identity(&config) {

@@ -89,6 +89,20 @@ pub fn listen_path(path: &Path) -> io::Result<OwnedFd> {
     listen_at(path, socket::SockType::Stream, 0o111, BACKLOG)
 }
 
+/// Whether [`listen_path`] would succeed; makes and removes nothing.
+///
+/// # Errors
+/// As [`listen_path`], and the errno of access(2) for the directory.
+pub fn could_listen_path(path: &Path) -> io::Result<()> {
+    UnixAddr::new(path)?;
+    match std::fs::symlink_metadata(path) {
+        Ok(metadata) if metadata.file_type().is_socket() && connect_at(path, socket::SockType::Stream).is_err() => Ok(()),
+        Ok(_) => Err(Errno::EADDRINUSE.into()),
+        Err(fault) if fault.kind() != io::ErrorKind::NotFound => Err(fault),
+        Err(_) => Ok(nix::unistd::access(path.parent().unwrap_or(Path::new("/")), nix::unistd::AccessFlags::W_OK)?),
+    }
+}
+
 fn listen_at(path: &Path, kind: socket::SockType, mask: libc::mode_t, backlog: i32) -> io::Result<OwnedFd> {
     let address = UnixAddr::new(path)?;
     let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;

@@ -86,10 +86,18 @@ fn an_address_in_use_is_found_and_the_services_own_passes() {
     server.configure(&Configuration::of(&root.path()).server(&also));
     let ended = server.order(&["check"]).must_fail();
     assert!(ended.stderr.contains(&address) && !ended.stderr.contains(&format!("127.0.0.1:{port}:")), "{ended:?}");
+    for path in ["/nonexistent/x.sock", root.at("index.html").to_str().unwrap()] {
+        let ended = check(&Launch::new(), &Configuration::of(&root.path()).server(&format!("{}listen = [\"unix:{path}\"]", user())));
+        assert!(ended.must_fail().stderr.contains(path));
+    }
     // Another service's address is in use.
     let other = Launch::new();
-    let ended = check(&other, &Configuration::of(&root.path()).server(&format!("{}listen = [\"127.0.0.1:{port}\"]", user()))).must_fail();
-    assert!(ended.stderr.contains(&format!("127.0.0.1:{port}")), "{ended:?}");
+    let ended = check(
+        &other,
+        &Configuration::of(&root.path()).server(&format!("{}listen = [\"127.0.0.1:{port}\", \"unix:{}\"]", user(), socket.display())),
+    )
+    .must_fail();
+    assert!(ended.stderr.contains(&format!("127.0.0.1:{port}")) && ended.stderr.contains("own.sock"), "{ended:?}");
     // Whatever check tried, the service still answers at both.
     server.must_be_well(&server.workers(), "after checks");
     std::os::unix::net::UnixStream::connect(&socket).unwrap();

@@ -118,6 +118,7 @@ fn a_bad_target_is_explained_with_its_status() {
         server.get(target).must_be(&[400]);
         let ended = server.order(&["explain", target]).must_fail();
         assert!(ended.stderr.starts_with("400"), "{target}: {ended:?}");
+        assert_eq!(answer(&explained(&server, "GET", target, &[]))["status"], 400, "{target}");
     }
 }
 
