@@ -101,7 +101,7 @@ pub(super) fn without_covered<'l>(addresses: impl Iterator<Item = &'l Listen>) -
     list.into_iter().filter(|address| !is_covered(address)).cloned().collect()
 }
 
-/// Whether a socket bound to `all` gets the connections to `part`: "[::]" also takes IPv4.
+/// Whether a socket bound to `all` gets the connections to `part`: `[::]` also takes IPv4.
 fn takes(all: SocketAddr, part: SocketAddr) -> bool {
     match (all.ip().to_canonical(), part.ip().to_canonical()) {
         (IpAddr::V6(all), _) if all.is_unspecified() => true,
@@ -112,7 +112,7 @@ fn takes(all: SocketAddr, part: SocketAddr) -> bool {
     }
 }
 
-/// Whether these are "0.0.0.0" and "[::]".
+/// Whether these are `0.0.0.0` and `[::]`.
 fn are_wildcards(one: &Listen, other: &Listen) -> bool {
     match (one, other) {
         (Listen::Tcp(one), Listen::Tcp(other)) => {

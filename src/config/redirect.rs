@@ -57,7 +57,7 @@ fn check_location(to: &Template, of_regex: bool) -> Result<(), (&'static str, &'
     }
 }
 
-/// What stands between `://` and the path. "https://example.org{1}" with ".example.net" for the star is another host.
+/// What stands between `://` and the path. `https://example.org{1}` with `.example.net` for the star is another host.
 fn check_authority(first: &str, rest: &[Part], of_regex: bool) -> Result<(), (&'static str, &'static str)> {
     let ends = |text: &str| text.contains(['/', '?', '#']);
     if first.is_empty() && matches!(rest.first(), None | Some(Part::Query)) || first.starts_with(['/', '?', '#']) {

@@ -26,7 +26,7 @@ impl Syslog {
     }
 
     /// The datagram of a line without its end, into a buffer in place of what it holds. The line is printable already: the
-    /// formatter escapes nothing. It is cut so that the datagram stays below [`DATAGRAM_MAX`].
+    /// formatter escapes nothing. It is cut so that the datagram stays below `DATAGRAM_MAX`.
     pub fn datagram(&self, level: Level, line: &[u8], datagram: &mut Vec<u8>) {
         datagram.clear();
         let line = line.get(..TEXT_MAX).unwrap_or(line);

@@ -6,7 +6,7 @@ pub use crate::config::Base;
 use crate::config::Site;
 use crate::proto::target::Path;
 
-/// The number of a directory in [`directories`].
+/// The number of a directory in [`Sites::directories`](super::Sites::directories).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RootRef(pub usize);
 

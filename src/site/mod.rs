@@ -120,7 +120,7 @@ impl Sites {
         &self.sites[site]
     }
 
-    /// Every directory that is served from, by its number: [`directories`] of the sites.
+    /// Every directory that is served from, by its number ([`RootRef`]).
     pub fn directories(&self) -> &[Base] {
         &self.directories
     }

@@ -1,6 +1,6 @@
 //! Patterns in which `*` stands for any bytes or none.
 //!
-//! Runs in the `worker`; does no I/O. [`matches`] is for short patterns of one path segment and allocates nothing; a [`Pattern`] is split once
+//! Runs in the `worker`; does no I/O. [`matches()`] is for short patterns of one path segment and allocates nothing; a [`Pattern`] is split once
 //! and then compared in linear time with texts of any length, and says what its stars stand for.
 
 use memchr::memmem::Finder;

@@ -90,7 +90,7 @@ pub fn become_program(
 /// waits here.
 ///
 /// # Errors
-/// What it said, or why it could not be run, that it took longer than [`CHECK_MS`] among others.
+/// What it said, or why it could not be run, that it took longer than `CHECK_MS` among others.
 #[expect(clippy::disallowed_methods, reason = "this is where programs are started")]
 pub fn check(program: &Path, file: &Path, open: &[String]) -> Result<(), String> {
     use std::process::Stdio;
