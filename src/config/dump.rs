@@ -135,6 +135,7 @@ fn limits(limits: &Limits, out: &mut Writer) {
     out.string("request_line", &show_size(limits.request_line.into()));
     out.string("header_bytes", &show_size(limits.header_bytes.into()));
     out.raw("header_count", &limits.header_count.to_string());
+    out.string("body", &show_size(limits.body));
     let mut duration = |key, value: Duration| out.string(key, &show_duration(value));
     duration("header_timeout", limits.header_timeout);
     duration("write_timeout", limits.write_timeout);

@@ -15,12 +15,14 @@ pub(super) fn read(table: &Table<'_>, faults: &mut Faults<'_>) -> Limits {
     let mut size = |key, range, default| table.item(key, faults).and_then(|item| item.size(range, faults)).unwrap_or(default);
     let request_line = size("request_line", REQUEST_LINE, default.request_line);
     let header_bytes = size("header_bytes", HEADER_BYTES, default.header_bytes);
+    let body = table.item("body", faults).and_then(|item| item.large_size(BODY, faults)).unwrap_or(default.body);
     let mut duration = |key, range, default| table.item(key, faults).and_then(|item| item.duration(range, faults)).unwrap_or(default);
     Limits {
         connections,
         request_line,
         header_bytes,
         header_count: u16::try_from(header_count).unwrap_or(default.header_count),
+        body,
         header_timeout: duration("header_timeout", HEADER_TIMEOUT, default.header_timeout),
         write_timeout: duration("write_timeout", TIMEOUT, default.write_timeout),
         keepalive_timeout: duration("keepalive_timeout", TIMEOUT, default.keepalive_timeout),
@@ -35,6 +37,7 @@ pub(super) fn default() -> Limits {
         request_line: 8 << 10,
         header_bytes: 32 << 10,
         header_count: 100,
+        body: 16 << 20,
         header_timeout: Duration::from_secs(10),
         write_timeout: Duration::from_secs(60),
         keepalive_timeout: Duration::from_secs(15),
@@ -49,6 +52,8 @@ const CONNECTIONS: RangeInclusive<u32> = 1..=1_048_576;
 const REQUEST_LINE: RangeInclusive<u32> = 64..=64 << 10;
 /// Bytes, as above.
 const HEADER_BYTES: RangeInclusive<u32> = 64..=1 << 20;
+/// Bytes of a request body: up to what a file system holds.
+pub(super) const BODY: RangeInclusive<u64> = 0..=16 << 40;
 const KEEPALIVE_REQUESTS: RangeInclusive<u32> = 1..=1_000_000_000;
 /// A slow head holds a connection, so an hour is generous.
 const HEADER_TIMEOUT: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(3_600);
@@ -69,7 +74,7 @@ mod tests {
     #[test]
     fn the_defaults_are_those_of_the_manual() {
         let text = "[limits]\nconnections = 10000\nrequest_line = \"8KiB\"\nheader_bytes = \"32KiB\"\nheader_count = 100\n\
-                    header_timeout = \"10s\"\nwrite_timeout = \"60s\"\nkeepalive_timeout = \"15s\"\nkeepalive_requests = 10000\n\
+                    body = \"16MiB\"\n                    header_timeout = \"10s\"\nwrite_timeout = \"60s\"\nkeepalive_timeout = \"15s\"\nkeepalive_requests = 10000\n\
                     drain_timeout = \"10m\"";
         assert_eq!(with_a_site("").limits, with_a_site(text).limits);
         assert_eq!(with_a_site("[limits]").limits, default());
@@ -78,13 +83,14 @@ mod tests {
     #[test]
     fn every_key_is_read() {
         let text = "[limits]\nconnections = 1\nrequest_line = \"2KiB\"\nheader_bytes = \"3000\"\nheader_count = 4\n\
-                    header_timeout = \"5s\"\nwrite_timeout = \"6m\"\nkeepalive_timeout = \"700ms\"\nkeepalive_requests = 8\n\
+                    body = \"5KiB\"\n                    header_timeout = \"5s\"\nwrite_timeout = \"6m\"\nkeepalive_timeout = \"700ms\"\nkeepalive_requests = 8\n\
                     drain_timeout = \"0s\"";
         let expected = Limits {
             connections: 1,
             request_line: 2048,
             header_bytes: 3000,
             header_count: 4,
+            body: 5 << 10,
             header_timeout: Duration::from_secs(5),
             write_timeout: Duration::from_secs(360),
             keepalive_timeout: Duration::from_millis(700),
@@ -102,6 +108,7 @@ mod tests {
             ("keepalive_requests", ["1", "1000000000"], ["0", "1000000001"], "an integer from 1 to 1000000000"),
             ("request_line", ["\"64\"", "\"64KiB\""], ["\"63\"", "\"65537B\""], "\"64\" to \"64KiB\""),
             ("header_bytes", ["\"64\"", "\"1MiB\""], ["\"63\"", "\"1048577\""], "\"64\" to \"1MiB\""),
+            ("body", ["\"0\"", "\"16TiB\""], ["\"16385GiB\"", "\"17TiB\""], "\"0B\" to \"16TiB\""),
             ("header_timeout", ["\"100ms\"", "\"1h\""], ["\"99ms\"", "\"3601s\""], "\"100ms\" to \"1h\""),
             ("write_timeout", ["\"100ms\"", "\"1d\""], ["\"99ms\"", "\"86401s\""], "\"100ms\" to \"1d\""),
             ("keepalive_timeout", ["\"100ms\"", "\"1d\""], ["\"0s\"", "\"86401s\""], "\"100ms\" to \"1d\""),

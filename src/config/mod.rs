@@ -145,6 +145,8 @@ pub struct Limits {
     pub header_bytes: u32,
     /// Number of header lines, at most [`Limits::HEADER_COUNT_MAX`]; beyond: 431.
     pub header_count: u16,
+    /// Bytes of a request body, unless a rule says otherwise; beyond: 413.
+    pub body: u64,
     /// Time for a whole head, from its first byte: 408.
     pub header_timeout: Duration,
     /// Time without progress while sending.

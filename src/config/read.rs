@@ -136,6 +136,7 @@ connections = 20
 request_line = "4KiB"
 header_bytes = "16KiB"
 header_count = 50
+body = "1MiB"
 header_timeout = "5s"
 write_timeout = "30s"
 keepalive_timeout = "1m"

@@ -5,6 +5,7 @@ use super::danger::Shown;
 use super::diagnostic::{Faults, quoted};
 use super::document::{Item, Table, Text};
 use super::host_name::host_name;
+use super::limits::BODY;
 use super::mime::is_token;
 use super::patterns::Patterns;
 use super::template::{self, Captures, Purpose};
@@ -259,8 +260,6 @@ const FRAMING: &str = "it says where the response ends, which only the server kn
 const EXISTS: [(&str, Exists); 3] = [("file", Exists::File), ("directory", Exists::Directory), ("none", Exists::None)];
 /// From "do not keep" to what no cache outlives.
 const EXPIRES: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(3_650 * 86_400);
-/// Bytes of a request body: up to what a file system holds.
-const BODY: RangeInclusive<u64> = 0..=16 << 40;
 /// As many as `{1}` to `{9}` can tell apart.
 const STARS_MAX: usize = 9;
 const PATH_EXPECTED: &str = "a path such as \"/icons/*\" or \"*.png\", or a list of them";

@@ -4,7 +4,7 @@
 //! terminal: bytes beyond become `\xHH`, in JSON `\uHHHH`.
 
 use super::facts::{Fields, Scheme};
-use super::template::{self, Piece, Value, Values};
+use super::template::{self, Client, Piece, Value, Values};
 use crate::config::{LogFormat, Template, Variable};
 use std::io::Write;
 use std::net::IpAddr;
@@ -57,7 +57,7 @@ pub fn render(format: &LogFormat, exchange: &Exchange<'_>, cap: usize, out: &mut
 }
 
 fn common(exchange: &Exchange<'_>, cap: usize, out: &mut Vec<u8>) {
-    write(out, format_args!("{} - ", exchange.client.to_canonical()));
+    write(out, format_args!("{} - ", Client(exchange.client.to_canonical())));
     word(exchange.user, cap, out);
     out.extend_from_slice(b" [");
     escape(exchange.time, cap, is_plain, out);
@@ -94,7 +94,7 @@ fn line(template: &Template, exchange: &Exchange<'_>, cap: usize, out: &mut Vec<
 fn json(exchange: &Exchange<'_>, cap: usize, out: &mut Vec<u8>) {
     out.extend_from_slice(b"{\"time\":\"");
     rfc3339(exchange.unix, out);
-    write(out, format_args!("\",\"client\":\"{}\"", exchange.client.to_canonical()));
+    write(out, format_args!("\",\"client\":\"{}\"", Client(exchange.client.to_canonical())));
     let field = |name| exchange.fields.first(name).unwrap_or_default();
     let version = memchr::memrchr(b' ', exchange.request_line).map_or(&b""[..], |at| &exchange.request_line[at + 1..]);
     let mut uri = Vec::new();

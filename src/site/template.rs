@@ -6,8 +6,9 @@
 use crate::config::{Part, Template, Variable};
 use crate::proto::target::{self, Path};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
+use std::fmt;
 use std::io::Write;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::ops::Range;
 use std::time::Duration;
 
@@ -221,7 +222,16 @@ pub fn raw(value: &Value<'_>, out: &mut Vec<u8>) {
         // Writing to a vector does not fail.
         Value::Number(number) => drop(write!(out, "{number}")),
         Value::Seconds(time) => drop(write!(out, "{}.{:06}", time.as_secs(), time.subsec_micros())),
-        Value::Address(address) => drop(write!(out, "{address}")),
+        Value::Address(address) => drop(write!(out, "{}", Client(*address))),
+    }
+}
+
+/// A client in text. One at a path has no address: it is `unix:`, and `0.0.0.0` stands for it, which no client of the network has.
+pub struct Client(pub IpAddr);
+
+impl fmt::Display for Client {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0 == Ipv4Addr::UNSPECIFIED { formatter.write_str("unix:") } else { write!(formatter, "{}", self.0) }
     }
 }
 

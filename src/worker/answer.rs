@@ -220,7 +220,8 @@ impl Service {
         if plan.changes() != &self.changes {
             self.changes = plan.changes().clone();
         }
-        let too_long = matches!((incoming.request.framing, self.changes.body), (Framing::Length(length), Some(most)) if length > most);
+        let most = self.changes.body.unwrap_or(self.limits.body);
+        let too_long = matches!(incoming.request.framing, Framing::Length(length) if length > most);
         let outcome = if too_long { Outcome::Status(Status::CONTENT_TOO_LARGE) } else { outcome };
         let page_of = match outcome {
             Outcome::Status(status) => Some(status),

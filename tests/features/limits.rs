@@ -112,6 +112,19 @@ fn a_huge_field_costs_no_memory() {
 }
 
 #[test]
+fn a_body_beyond_the_limit_is_413_and_a_rule_goes_before() {
+    let root = Root::with_index();
+    let rules = "name = [\"\"]\n[[site.rule]]\npath = \"/large\"\nbody = \"30B\"\nmethod = [\"POST\"]\nrespond = 200\n";
+    let configuration = Configuration::new().limits("body = \"20B\"");
+    let server = Server::run(&configuration.site(&root.path(), rules));
+    for (target, length, status) in [("/", 20, 405), ("/", 21, 413), ("/large", 30, 200), ("/large", 31, 413)] {
+        let mut client = server.connect();
+        client.send(format!("POST {target} HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n{}", "x".repeat(length)));
+        client.response("POST").must_be(&[status]);
+    }
+}
+
+#[test]
 fn a_head_that_does_not_come_is_408_however_it_drips() {
     let root = Root::with_index();
     let server = limited(&root, "header_timeout = \"2s\"");

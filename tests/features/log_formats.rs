@@ -59,3 +59,22 @@ fn a_template_is_one_line_of_its_variables() {
     assert_eq!(lines.len(), count + 1, "{lines:#?}");
     assert!(lines.iter().all(|line| line.bytes().all(|byte| (0x20..0x7f).contains(&byte))), "{lines:#?}");
 }
+
+#[test]
+fn a_client_at_a_socket_in_the_file_system_is_named_so_in_every_format() {
+    for format in ["common", "combined", "vhost_combined", "json", "{client} {status}"] {
+        let root = Root::with_index();
+        let launch = Launch::new();
+        let home = launch.home().to_owned();
+        let socket = root.base().join("web.sock");
+        let log = format!("format = {format:?}\naccess = {:?}\nerror = {:?}", home.join("access.log"), home.join("error.log"));
+        let user = if crate::support::is_root() { "user = \"nobody\"\ngroup = \"nogroup\"\n" } else { "" };
+        let listen = format!("{user}listen = [\"127.0.0.1:0\", \"unix:{}\"]", socket.display());
+        let server = launch.run(&Configuration::new().server(&listen).log(&log).site(&root.path(), "name = [\"\"]"));
+        let mut stream = std::os::unix::net::UnixStream::connect(&socket).unwrap();
+        std::io::Write::write_all(&mut stream, b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
+        let _ = std::io::Read::read_to_end(&mut stream, &mut Vec::new());
+        let lines = server.wait_for_lines("access.log", 1);
+        assert!(lines[0].contains("unix:") && !lines[0].contains("0.0.0.0"), "{format}: {lines:?}");
+    }
+}
