@@ -5,7 +5,7 @@ use super::cell::Cells;
 use super::control;
 use super::listen::{Listener, listen};
 use super::logs::Logs;
-use crate::config::{self, Config};
+use crate::config::{self, Config, directories};
 use crate::sys::privilege::Identity;
 use crate::sys::{pid_file, proc, process};
 use std::collections::BTreeSet;
@@ -97,8 +97,9 @@ pub(super) fn prepare(
     pid_file.as_deref().map(pid_file::refuse_other).transpose()?;
     let listeners = listen(&config.addresses(), open)?;
     let (logs, numbers) = Logs::open(&config, identity, logs)?;
-    let watched =
-        config.sites.iter().map(|site| &site.root).chain(&config.jail.also).map(|path| (path.clone(), proc::inode(path))).collect();
+    let (bases, _) = directories(&config.sites);
+    let shown: BTreeSet<PathBuf> = bases.into_iter().map(|base| base.path).chain(config.jail.also.iter().cloned()).collect();
+    let watched = shown.into_iter().map(|path| (path.clone(), proc::inode(&path))).collect();
     let cells = Rc::new(Cells::new(&mut config, identity, numbers)?);
     Ok(Prepared {
         cells,

@@ -133,6 +133,27 @@ fn a_root_that_is_replaced_is_seen_without_a_reload() {
 }
 
 #[test]
+fn what_a_rule_serves_from_and_was_replaced_is_seen_without_a_reload() {
+    let root = Root::with_index();
+    root.file("../icons/a.txt", "old\n");
+    root.file("../robots.txt", "old\n");
+    let base = root.base().display();
+    let rules = format!(
+        "name = [\"\"]\n[[site.rule]]\npath = \"/icons/*\"\nalias = \"{base}/icons\"\n\
+         [[site.rule]]\npath = \"/robots.txt\"\nalias = \"{base}/robots.txt\"\n"
+    );
+    let server = Server::run(&Configuration::new().site(&root.path(), &rules));
+    for (target, name) in [("/icons/a.txt", "icons"), ("/robots.txt", "robots.txt")] {
+        assert_eq!(server.get(target).text(), "old\n");
+        let (next, shown) = (root.base().join(format!("next-{name}")), root.base().join(name));
+        root.file(&format!("../next-{name}{}", if name == "icons" { "/a.txt" } else { "" }), "new\n");
+        fs::rename(&shown, root.base().join(format!("old-{name}"))).unwrap();
+        fs::rename(&next, &shown).unwrap();
+        assert!(wait_until(PATIENCE, || server.get(target).text() == "new\n").is_some(), "{target}");
+    }
+}
+
+#[test]
 fn a_root_that_is_replaced_while_the_file_is_bad_is_tried_once_and_served_after_the_reload() {
     let root = Root::with_index();
     let configuration = Configuration::of(&root.path());
