@@ -146,7 +146,7 @@ fn what_a_rule_serves_from_and_was_replaced_is_seen_without_a_reload() {
     for (target, name) in [("/icons/a.txt", "icons"), ("/robots.txt", "robots.txt")] {
         assert_eq!(server.get(target).text(), "old\n");
         let (next, shown) = (root.base().join(format!("next-{name}")), root.base().join(name));
-        root.file(&format!("../next-{name}{}", if name == "icons" { "/a.txt" } else { "" }), "new\n");
+        root.file(format!("../next-{name}{}", if name == "icons" { "/a.txt" } else { "" }), "new\n");
         fs::rename(&shown, root.base().join(format!("old-{name}"))).unwrap();
         fs::rename(&next, &shown).unwrap();
         assert!(wait_until(PATIENCE, || server.get(target).text() == "new\n").is_some(), "{target}");
