@@ -253,6 +253,7 @@ mod tests {
 
     #[test]
     fn faults_point_into_their_file() {
+        // 155: a clash of two files names both places.
         let files = Files::new(&[
             ("a.toml", &format!("include = [\"c/*\"]\n[server]\nworkers = 1\n{}", site("a"))),
             ("c/1.toml", "[server]\nuser = \"x\"\nworkers = 2\nlisen = 1\n"),

@@ -126,6 +126,7 @@ fn what_will_surprise_is_a_warning() {
 
 #[test]
 fn every_fault_of_the_machine_is_told_in_one_pass() {
+    // 154
     let root = Root::with_index();
     let launch = Launch::new();
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

@@ -180,6 +180,7 @@ fn lines_below_the_level_are_not_written() {
 
 #[test]
 fn secrets_stay_out_of_every_format() {
+    // 167
     let root = Root::with_index();
     for format in ["common", "combined", "vhost_combined", "json"] {
         let launch = Launch::new();
@@ -407,6 +408,7 @@ impl Drop for Syslogd {
 
 #[test]
 fn syslog_gets_lines_is_missed_while_it_is_away_and_found_again() {
+    // 008
     needs_root!();
     let root = Root::with_index();
     // L08: it is not there yet when the service starts.

@@ -94,6 +94,7 @@ fn links_of_owners_that_cannot_be_told_apart_are_refused() {
 
 #[test]
 fn a_port_that_needs_privilege_is_refused_and_named() {
+    // 158
     let limit = std::fs::read_to_string("/proc/sys/net/ipv4/ip_unprivileged_port_start").unwrap();
     if limit.trim() != "1024" {
         eprintln!("skipped: ports below 1024 are free for all here");

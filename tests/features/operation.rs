@@ -1,7 +1,8 @@
 //! The administrator's orders to a service that runs: reload, reopen, stop, status, and what stands for it in the file system.
 
 use crate::support::{
-    Client, Configuration, Launch, PATIENCE, Response, Root, Server, is_alive, needs_root, pattern, request, signal, wait_until,
+    Client, Configuration, Launch, PATIENCE, Response, Root, Server, free_port, is_alive, is_root, needs_root, pattern, request, signal,
+    wait_until,
 };
 use nix::sys::signal::Signal;
 use std::fs;
@@ -50,6 +51,7 @@ fn reload_adds_a_document_root_and_serves_it() {
 
 #[test]
 fn a_bad_file_changes_nothing_and_the_command_says_where() {
+    // 014
     let root = Root::with_index();
     let configuration = Configuration::of(&root.path());
     let server = Server::run(&configuration);
@@ -246,6 +248,7 @@ fn begin_download(address: SocketAddr) -> std::net::TcpStream {
 
 #[test]
 fn transfers_finish_across_a_reload_while_the_new_workers_serve() {
+    // 131
     let root = Root::with_index();
     root.sparse("big", BIG as u64);
     let server = Server::run(&Configuration::of(&root.path()));
@@ -263,6 +266,7 @@ fn transfers_finish_across_a_reload_while_the_new_workers_serve() {
 
 #[test]
 fn a_transfer_that_outlasts_drain_timeout_is_ended() {
+    // 131
     let root = Root::with_index();
     root.sparse("big", BIG as u64);
     let server = Server::run(&Configuration::of(&root.path()).limits("drain_timeout = \"1s\""));
@@ -411,6 +415,38 @@ fn a_second_start_fails_and_names_the_first() {
     server.order(&["status"]).must_be_done();
     assert_eq!(fs::read_to_string(server.home().join("pid_file")).unwrap().trim(), server.parent().to_string());
     server.must_be_well(&workers, "after three second starts");
+}
+
+#[test]
+fn twenty_restarts_under_load_always_come_up() {
+    // 133
+    let root = Root::with_index();
+    let address = SocketAddr::from(([127, 0, 0, 1], free_port()));
+    let user = if is_root() { "user = \"nobody\"\ngroup = \"nogroup\"\n" } else { "" };
+    let configuration = Configuration::new().server(&format!("{user}listen = [\"{address}\"]")).site(&root.path(), "name = [\"\"]");
+    let (done, answered) = (AtomicBool::new(false), AtomicUsize::new(0));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                let Ok(mut client) = Client::try_connect(address) else {
+                    std::thread::sleep(Duration::from_millis(1));
+                    continue;
+                };
+                if client.try_send(request("GET", "/", &[])).is_ok() && client.try_response("GET").is_ok() {
+                    answered.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+        });
+        for _ in 0..20 {
+            let mut server = Server::run(&configuration);
+            fs::remove_file(server.home().join("pid_file")).unwrap();
+            assert_eq!(server.get("/").text(), "index\n");
+            // Nothing of it is left, or this panics.
+            server.end(Signal::SIGTERM);
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+    assert!(answered.into_inner() >= 20);
 }
 
 #[test]

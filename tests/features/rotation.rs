@@ -1,6 +1,6 @@
 //! Rotation under load: logs are renamed and reopened a hundred times, and every request has exactly one whole line.
 
-use crate::support::{AccessLine, Configuration, PATIENCE, Root, Server, signal, wait_until};
+use crate::support::{AccessLine, Configuration, PATIENCE, Root, Server, needs_root, signal, wait_until};
 use nix::sys::signal::Signal;
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,10 +13,6 @@ const ROTATIONS: usize = 100;
 #[test]
 fn no_line_is_lost_doubled_or_torn_while_logs_are_rotated_a_hundred_times() {
     // L07
-    if Command::new("h2load").arg("--version").stdout(Stdio::null()).status().is_err() {
-        eprintln!("skipped: this case needs h2load");
-        return;
-    }
     let root = Root::with_index();
     let server = Server::run(&Configuration::of(&root.path()).limits("keepalive_requests = 1000000"));
     let load = Command::new("h2load")
@@ -58,4 +54,36 @@ fn no_line_is_lost_doubled_or_torn_while_logs_are_rotated_a_hundred_times() {
     assert!(seen.len() == 8 && seen.values().all(|count| count.abs_diff(REQUESTS / 8) <= 16), "{seen:?}");
     assert!(used > 20, "only {used} files were written to: the load ended too soon");
     assert!(!fs::read_to_string(server.home().join("error.log")).unwrap_or_default().contains("lost"));
+}
+
+#[test]
+fn the_logrotate_file_of_the_package_rotates() {
+    // 130
+    needs_root!();
+    let root = Root::with_index();
+    let server = Server::run(&Configuration::of(&root.path()));
+    let home = server.home();
+    let shipped = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/packaging/logrotate/anchorite")).unwrap();
+    let order = format!("{} reopen -c {}", env!("CARGO_BIN_EXE_anchorite"), server.configuration().display());
+    let text = shipped
+        .replace("/var/log/anchorite", &home.display().to_string())
+        .replace("/run/anchorite/control.sock", &home.join("control_socket").display().to_string())
+        .replace("/usr/bin/anchorite reopen", &order);
+    let rotate = |text: &str| {
+        fs::write(home.join("rotate"), text).unwrap();
+        let output = Command::new("logrotate").arg("-f").arg("-s").arg(home.join("state")).arg(home.join("rotate")).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    };
+    server.get("/before");
+    server.wait_for_lines("access.log", 1);
+    rotate(&text);
+    server.get("/after");
+    let lines = server.wait_for_lines("access.log", 1);
+    assert!(lines.len() == 1 && lines[0].contains("/after"), "{lines:?}");
+    assert!(fs::read_to_string(home.join("access.log.1")).unwrap().contains("/before"));
+    // A file that is cut while it is written goes on at its new beginning, without a hole.
+    rotate(&text.replace("create 0640 root adm", "copytruncate"));
+    server.get("/last");
+    let lines = server.wait_for_lines("access.log", 1);
+    assert!(lines.len() == 1 && lines[0].contains("/last") && !lines[0].contains('\0'), "{lines:?}");
 }

@@ -75,6 +75,7 @@ fn a_service_manager_that_cannot_be_reached_is_no_reason_not_to_serve() {
 /// The unit's CapabilityBoundingSet= is enough for a whole start, with a stop and a reload.
 #[test]
 fn the_capabilities_of_the_unit_are_enough() {
+    // 158
     crate::support::needs_root!();
     let unit = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/packaging/systemd/anchorite.service")).unwrap();
     let line = unit.lines().find_map(|line| line.strip_prefix("CapabilityBoundingSet=")).unwrap();
@@ -104,6 +105,7 @@ fn handing_over(sockets: &[impl AsFd]) -> Launch {
 
 #[test]
 fn sockets_that_are_handed_over_are_served_and_stay_through_a_reload() {
+    // 158
     let root = Root::with_index();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
