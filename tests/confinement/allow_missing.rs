@@ -1,4 +1,4 @@
-//! `jail.allow_missing`: where the kernel lacks a layer the start is refused, with the layer and the kernel that brings it
+//! O11, `jail.allow_missing`: where the kernel lacks a layer the start is refused, with the layer and the kernel that brings it
 //! named, unless the configuration lets it be missing; then the service says so, and `anchorite audit` finds it wanting.
 
 use crate::support::{Client, Configuration, Root, needs_root, request};

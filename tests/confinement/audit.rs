@@ -3,7 +3,8 @@
 //! It looks at every service of the machine, and other tests run some. Where its exit status matters, the service and the
 //! audit run in a process namespace of their own; elsewhere the rows of other services are left out.
 
-use crate::support::{Configuration, Launch, Root, Server, needs_root, status_field};
+use crate::support::{Configuration, Launch, PATIENCE, Root, Server, is_alive, needs_root, signal, status_field, wait_until};
+use nix::sys::signal::Signal;
 use serde_json::Value;
 use std::process::Command;
 
@@ -49,6 +50,28 @@ fn names_every_process_and_finds_no_fault() {
                 assert!(table.lines().any(|line| line.starts_with(&format!("{pid} "))), "{pid}: {table}");
             }
         }
+    }
+}
+
+#[test]
+fn a_generation_after_a_reload_and_a_worker_after_its_death_are_no_less_confined() {
+    // O20
+    needs_root!();
+    let root = Root::with_index();
+    let server = Server::run(&Configuration::of(&root.path()).limits("drain_timeout = \"0s\""));
+    let first = server.workers();
+    server.order(&["reload"]).must_be_done();
+    assert!(wait_until(PATIENCE, || server.workers().len() == 2 && server.workers().iter().all(|pid| !first.contains(pid))).is_some());
+    for victim in [server.workers()[0], server.log_process().unwrap()] {
+        signal(victim, Signal::SIGKILL);
+        assert!(wait_until(PATIENCE, || !is_alive(victim) && server.workers().len() == 2 && server.log_process().is_some()).is_some());
+        let confined = || {
+            let rows = rows(&server);
+            rows.len() == 4 && rows.iter().all(|row| row["faults"] == Value::Array(Vec::new()))
+        };
+        // A process that was just started is not confined yet, and has got no socket.
+        assert!(wait_until(PATIENCE, confined).is_some(), "{:?}", rows(&server));
+        rows(&server).iter().for_each(agrees);
     }
 }
 

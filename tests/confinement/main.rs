@@ -55,6 +55,7 @@ mod audit;
 mod hijacked;
 #[cfg(target_arch = "x86_64")]
 mod messages;
+mod parent;
 mod proc_facts;
 #[cfg(target_arch = "x86_64")]
 mod seccomp;

@@ -1,4 +1,4 @@
-//! Every step of the confinement, made to fail and made to seem to succeed: the service does not start, says at which step,
+//! O19: every step of the confinement, made to fail and made to seem to succeed: the service does not start, says at which step,
 //! and serves nothing.
 //!
 //! A failing call stands for a kernel that refuses; one that only seems to succeed takes its layer away, so that these

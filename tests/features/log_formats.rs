@@ -32,6 +32,7 @@ fn send_hostile(server: &Server) -> usize {
 
 #[test]
 fn a_json_line_is_json_whatever_was_sent() {
+    // L04, 125
     let root = Root::with_index();
     let server = with_format(&root, "json");
     let count = send_hostile(&server);
