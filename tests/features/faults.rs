@@ -71,6 +71,17 @@ fn killing_a_worker_under_load_refuses_no_connection() {
 }
 
 #[test]
+fn the_kernel_takes_a_worker_before_the_parent_when_memory_runs_out() {
+    // O04
+    let root = Root::with_index();
+    let server = Server::serve(&root.path());
+    let score = |pid: i32| -> i32 { std::fs::read_to_string(format!("/proc/{pid}/oom_score_adj")).unwrap().trim().parse().unwrap() };
+    for process in server.processes() {
+        assert!(score(process.pid) > score(server.parent()), "{process:?}");
+    }
+}
+
+#[test]
 fn a_new_worker_has_new_addresses() {
     let root = Root::with_index();
     let server = Server::serve(&root.path());

@@ -96,6 +96,20 @@ fn the_program_is_replaced_under_load_and_no_request_fails() {
 }
 
 #[test]
+fn a_worker_that_dies_after_the_file_was_replaced_runs_the_program_that_was_started() {
+    // O16
+    let root = Root::with_index();
+    let (server, program) = copied(&Configuration::of(&root.path()));
+    place(&program, b"no program at all");
+    let victim = server.workers()[0];
+    let count = server.workers().len();
+    signal(victim, Signal::SIGKILL);
+    let replaced = || server.workers().len() == count && !server.workers().contains(&victim);
+    assert!(wait_until(PATIENCE, replaced).is_some(), "{}", error_log(&server));
+    server.must_be_well(&server.workers(), "after the file was replaced");
+}
+
+#[test]
 fn a_program_that_refuses_leaves_the_old_one_serving() {
     let root = Root::with_index();
     let (server, program) = copied(&Configuration::of(&root.path()));

@@ -85,7 +85,6 @@ fn systemd_understands_the_units() {
             let ours: Vec<&str> = told.lines().filter(|line| line.contains("anchorite")).collect();
             assert!(ours.is_empty(), "{ours:#?}");
         }
-        Err(fault) if fault.kind() == std::io::ErrorKind::NotFound => eprintln!("systemd-analyze is not here: not checked"),
         Err(fault) => panic!("systemd-analyze: {fault}"),
     }
 }
