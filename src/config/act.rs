@@ -181,16 +181,17 @@ const TRY_EXPECTED: &str = "a list of paths, such as [\"{path}\", \"{path}/\", \
 const RESPOND_EXPECTED: &str = "a status such as 404, or \"status\", \"metrics\" or \"health\"";
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::super::read::{told, with_a_site};
     use super::*;
 
     /// What is said about a rule; its first line is line 4.
-    fn said(lines: &str) -> Vec<String> {
+    pub(in crate::config) fn said(lines: &str) -> Vec<String> {
         told(&format!("[[site]]\nroot = \"/srv\"\n[[site.rule]]\n{lines}\n"))
     }
 
-    fn act(lines: &str) -> Act {
+    /// The act of a rule that is accepted.
+    pub(in crate::config) fn act(lines: &str) -> Act {
         let text = format!("[[site]]\nname = \"a\"\nroot = \"/srv\"\n[[site.rule]]\n{lines}\n");
         with_a_site(&text).sites[0].rules[0].act.clone().unwrap()
     }

@@ -66,17 +66,8 @@ fn beneath(first: &str, rest: &[Part], text: &Text<'_>, faults: &mut Faults<'_>)
 #[cfg(test)]
 mod tests {
     use super::super::Act;
+    use super::super::act::tests::{act, said};
     use super::super::read::{told, with_a_site};
-
-    /// What is said about a rule; its first line is line 4.
-    fn said(lines: &str) -> Vec<String> {
-        told(&format!("[[site]]\nroot = \"/srv\"\n[[site.rule]]\n{lines}\n"))
-    }
-
-    fn act(lines: &str) -> Act {
-        let text = format!("[[site]]\nname = \"a\"\nroot = \"/srv\"\n[[site.rule]]\n{lines}\n");
-        with_a_site(&text).sites[0].rules[0].act.clone().unwrap()
-    }
 
     #[test]
     fn captures_stand_behind_a_literal_directory() {

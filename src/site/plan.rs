@@ -10,7 +10,7 @@ use super::Compiled;
 use super::facts::Facts;
 use super::listing::is_hidden;
 use super::lookup::{Question, Stands};
-use super::rules::{Next, ResponseChanges, Run};
+use super::rules::{Lent, Next, ResponseChanges, Run};
 use super::trace::{Answered, Event, Silent, Trace};
 use crate::config::{Page, Site};
 use crate::proto::head::Method;
@@ -231,7 +231,8 @@ impl Plan {
         let Some(run) = &mut self.run else {
             return status(Status::INTERNAL_SERVER_ERROR);
         };
-        match run.go(&site.site, &site.rules, facts, &mut self.question, trace) {
+        let next = run.go(&mut Lent { site: &site.site, rules: &site.rules, facts, question: &mut self.question, trace });
+        match next {
             Next::Ask => self.ask(State::Rules, trace),
             Next::Serve => self.serve(&site.site, facts, trace),
             Next::Slash => match self.method(facts) {

@@ -19,7 +19,7 @@ mod try_;
 
 pub(super) use compiled::Rules;
 pub use run::ResponseChanges;
-pub(super) use run::{Next, Run};
+pub(super) use run::{Lent, Next, Run};
 
 #[cfg(test)]
 mod tests;

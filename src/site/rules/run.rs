@@ -23,6 +23,16 @@ pub struct ResponseChanges {
     pub body: Option<u64>,
 }
 
+/// What the plan lends a run for one step.
+pub(in crate::site) struct Lent<'a, T> {
+    pub(in crate::site) site: &'a Site,
+    pub(in crate::site) rules: &'a Rules,
+    pub(in crate::site) facts: &'a Facts<'a>,
+    /// Where a question is made.
+    pub(in crate::site) question: &'a mut Question,
+    pub(in crate::site) trace: &'a mut T,
+}
+
 /// How the run goes on, or ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::site) enum Next {
@@ -116,20 +126,14 @@ impl Run {
     }
 
     /// Runs until the disk must be asked, or to the end.
-    pub(in crate::site) fn go(
-        &mut self,
-        site: &Site,
-        rules: &Rules,
-        facts: &Facts<'_>,
-        question: &mut Question,
-        trace: &mut impl Trace,
-    ) -> Next {
+    pub(in crate::site) fn go<T: Trace>(&mut self, lent: &mut Lent<'_, T>) -> Next {
+        let (rules, facts) = (lent.rules, lent.facts);
         if rules.broken {
             return Next::Status(Status::INTERNAL_SERVER_ERROR);
         }
         loop {
             if self.phase == Phase::Access {
-                match self.access(site, rules, facts, question, trace) {
+                match self.access(lent) {
                     Access::Ask => return Next::Ask,
                     Access::Refused => self.refused = true,
                     Access::Permitted => {}
@@ -138,12 +142,12 @@ impl Run {
             }
             let Some(rule) = rules.rules.get(self.next) else { break };
             if self.phase == Phase::Rules {
-                match self.matches(self.next, rule, site, rules, facts, question) {
+                match self.matches(self.next, rule, lent) {
                     None => return Next::Ask,
                     Some(mismatch) => {
                         let number = self.next;
                         let matched = mismatch.is_none();
-                        trace.record(|| Event::Rule { rule: number, mismatch });
+                        lent.trace.record(|| Event::Rule { rule: number, mismatch });
                         if !matched {
                             self.next += 1;
                             continue;
@@ -154,7 +158,7 @@ impl Run {
             }
             match &rule.act {
                 Some(act) if !is_no_path(facts.raw_path) => {
-                    if let Some(next) = self.act(act, rule, site, rules, facts, question, trace) {
+                    if let Some(next) = self.act(act, rule, lent) {
                         return next;
                     }
                 }
@@ -164,7 +168,7 @@ impl Run {
         if self.refused {
             return Next::Status(Status::FORBIDDEN);
         }
-        self.ask_site(rules, facts, question, false)
+        self.ask_site(lent, false)
     }
 
     /// The path as rewriting has left it.
@@ -199,9 +203,9 @@ impl Run {
     }
 
     /// Makes the site's own question of a path; `candidate`: of the one being made.
-    pub(super) fn ask_site(&mut self, rules: &Rules, facts: &Facts<'_>, question: &mut Question, candidate: bool) -> Next {
-        let path = if candidate { &self.scratch } else { self.current.path(facts) };
-        if self.ask_path(rules, facts, path, question) { Next::Serve } else { Next::Status(Status::NOT_FOUND) }
+    pub(super) fn ask_site<T>(&mut self, lent: &mut Lent<'_, T>, candidate: bool) -> Next {
+        let path = if candidate { &self.scratch } else { self.current.path(lent.facts) };
+        if self.ask_path(lent.rules, lent.facts, path, lent.question) { Next::Serve } else { Next::Status(Status::NOT_FOUND) }
     }
 
     /// Makes a question of a path beneath the site's root; false: no such directory can be.
@@ -209,15 +213,16 @@ impl Run {
         rules.place.ask(path, &Inputs::of_name(facts, &self.current), question)
     }
 
-    fn access(&mut self, site: &Site, rules: &Rules, facts: &Facts<'_>, question: &mut Question, trace: &mut impl Trace) -> Access {
+    fn access<T: Trace>(&mut self, lent: &mut Lent<'_, T>) -> Access {
+        let rules = lent.rules;
         for &number in &rules.access {
             let Some(rule) = rules.rules.get(number) else { continue };
-            match self.matches(number, rule, site, rules, facts, question) {
+            match self.matches(number, rule, lent) {
                 None => return Access::Ask,
                 Some(Some(_)) => {}
                 Some(None) => {
-                    let refuses = !rule.changes.permits(facts.client);
-                    trace.record(|| Event::Access { rule: number, refuses });
+                    let refuses = !rule.changes.permits(lent.facts.client);
+                    lent.trace.record(|| Event::Access { rule: number, refuses });
                     if refuses {
                         return Access::Refused;
                     }
@@ -228,46 +233,30 @@ impl Run {
     }
 
     /// Why a rule does not match, if it does not; `None`: the disk must be asked.
-    fn matches(
-        &mut self,
-        number: usize,
-        rule: &OneRule,
-        site: &Site,
-        rules: &Rules,
-        facts: &Facts<'_>,
-        question: &mut Question,
-    ) -> Option<Option<Mismatch>> {
-        if let Err(mismatch) = rule.matchers.matches(facts, self.current.path(facts), &mut self.found) {
+    fn matches<T>(&mut self, number: usize, rule: &OneRule, lent: &mut Lent<'_, T>) -> Option<Option<Mismatch>> {
+        if let Err(mismatch) = rule.matchers.matches(lent.facts, self.current.path(lent.facts), &mut self.found) {
             return Some(Some(mismatch));
         }
         let Some(wanted) = rule.matchers.exists else {
             return Some(None);
         };
-        let stands = self.stands(number, rule, site, rules, facts, question)?;
+        let stands = self.stands(number, rule, lent)?;
         Some((!stands.is(wanted)).then_some(Mismatch::Exists))
     }
 
     /// What stands where the path leads: beneath the rule's own directory if it has one, else beneath the site's.
-    fn stands(
-        &mut self,
-        number: usize,
-        rule: &OneRule,
-        site: &Site,
-        rules: &Rules,
-        facts: &Facts<'_>,
-        question: &mut Question,
-    ) -> Option<Stands> {
+    fn stands<T>(&mut self, number: usize, rule: &OneRule, lent: &mut Lent<'_, T>) -> Option<Stands> {
         let own = matches!(rule.act, Some(Doing::Root(_) | Doing::Alias(_))).then_some(number);
         if let Some((_, stands)) = self.known.iter().find(|(whose, _)| *whose == own) {
             return Some(*stands);
         }
         let asked = match &rule.act {
-            Some(act @ (Doing::Root(_) | Doing::Alias(_))) => self.ask_own(act, rule, facts, question),
+            Some(act @ (Doing::Root(_) | Doing::Alias(_))) => self.ask_own(act, rule, lent),
             Some(Doing::Redirect { .. } | Doing::Rewrite(_) | Doing::Try(_) | Doing::Respond(_)) | None => {
-                self.ask_site(rules, facts, question, false) == Next::Serve
+                self.ask_site(lent, false) == Next::Serve
             }
         };
-        if asked && question.named && !question.is_hidden(site) && !is_no_path(facts.raw_path) {
+        if asked && lent.question.named && !lent.question.is_hidden(lent.site) && !is_no_path(lent.facts.raw_path) {
             self.asking = own;
             return None;
         }
@@ -276,11 +265,11 @@ impl Run {
     }
 
     /// Makes the question of a rule with a directory of its own; false: no such directory can be.
-    fn ask_own(&self, act: &Doing, rule: &OneRule, facts: &Facts<'_>, question: &mut Question) -> bool {
-        let (path, values) = (self.current.path(facts), Inputs::new(rule, facts, &self.current, &self.found));
+    fn ask_own<T>(&self, act: &Doing, rule: &OneRule, lent: &mut Lent<'_, T>) -> bool {
+        let (path, values) = (self.current.path(lent.facts), Inputs::new(rule, lent.facts, &self.current, &self.found));
         match act {
-            Doing::Root(place) => place.ask(path, &values, question),
-            Doing::Alias(alias) => alias.ask(self.found.found, path, &values, question),
+            Doing::Root(place) => place.ask(path, &values, lent.question),
+            Doing::Alias(alias) => alias.ask(self.found.found, path, &values, lent.question),
             Doing::Redirect { .. } | Doing::Rewrite(_) | Doing::Try(_) | Doing::Respond(_) => false,
         }
     }
@@ -311,17 +300,7 @@ impl Run {
     }
 
     /// Does the act of a rule that matched; `None`: the run goes on.
-    #[expect(clippy::too_many_arguments, reason = "all of it is lent by the plan for the one step")]
-    fn act(
-        &mut self,
-        act: &Doing,
-        rule: &OneRule,
-        site: &Site,
-        rules: &Rules,
-        facts: &Facts<'_>,
-        question: &mut Question,
-        trace: &mut impl Trace,
-    ) -> Option<Next> {
+    fn act<T: Trace>(&mut self, act: &Doing, rule: &OneRule, lent: &mut Lent<'_, T>) -> Option<Next> {
         if self.refused {
             return match act {
                 Doing::Rewrite(_) | Doing::Try(_) => {
@@ -331,15 +310,15 @@ impl Run {
                 Doing::Root(_) | Doing::Alias(_) | Doing::Redirect { .. } | Doing::Respond(_) => Some(Next::Status(Status::FORBIDDEN)),
             };
         }
-        let number = self.next;
+        let (number, facts) = (self.next, lent.facts);
         let name = act.name();
         if self.phase == Phase::Rules {
-            trace.record(|| Event::Act { rule: number, act: name });
+            lent.trace.record(|| Event::Act { rule: number, act: name });
         }
         let values = Inputs::new(rule, facts, &self.current, &self.found);
         match act {
-            Doing::Root(_) | Doing::Alias(_) => Some(if !self.ask_own(act, rule, facts, question) {
-                trace.record(|| Event::NamesNoFile);
+            Doing::Root(_) | Doing::Alias(_) => Some(if !self.ask_own(act, rule, lent) {
+                lent.trace.record(|| Event::NamesNoFile);
                 Next::Status(Status::NOT_FOUND)
             } else if self.found.found == super::alias::Found::WithoutSlash && matches!(act, Doing::Alias(_)) {
                 Next::Slash
@@ -350,24 +329,24 @@ impl Run {
             Doing::Respond(respond) => Some(Run::respond(&mut self.body, respond, &rule.changes, facts, &values)),
             Doing::Rewrite(to) => {
                 let next = self.rewrite(to, rule, facts);
-                self.trace_path(number, facts, next.is_none(), trace);
+                self.trace_path(number, next.is_none(), lent);
                 next
             }
             Doing::Try(candidates) => {
                 self.phase = Phase::Try;
-                let next = self.try_(candidates, rule, site, rules, facts, question, trace);
-                self.trace_path(number, facts, next.is_none(), trace);
+                let next = self.try_(candidates, rule, lent);
+                self.trace_path(number, next.is_none(), lent);
                 next
             }
         }
     }
 
-    fn trace_path(&self, rule: usize, facts: &Facts<'_>, changed: bool, trace: &mut impl Trace) {
+    fn trace_path<T: Trace>(&self, rule: usize, changed: bool, lent: &mut Lent<'_, T>) {
         if changed {
-            trace.record(|| Event::Rewritten {
+            lent.trace.record(|| Event::Rewritten {
                 rule,
-                path: self.path(facts).bytes().to_vec(),
-                query: self.query(facts).map(<[u8]>::to_vec),
+                path: self.path(lent.facts).bytes().to_vec(),
+                query: self.query(lent.facts).map(<[u8]>::to_vec),
             });
         }
     }

@@ -1,28 +1,17 @@
 //! `try`: the first of several paths that exists, the last one unconditionally.
 
-use super::super::facts::Facts;
-use super::super::lookup::{Question, Stands};
+use super::super::lookup::Stands;
 use super::super::trace::{Event, Trace};
-use super::compiled::{OneRule, Rules};
-use super::run::{Next, Run};
-use crate::config::{Part, Site, Template};
+use super::compiled::OneRule;
+use super::run::{Lent, Next, Run};
+use crate::config::{Part, Template};
 use crate::proto::status::Status;
 use crate::proto::target::Path;
 
 impl Run {
     /// Goes through the candidates from the present one on. A candidate that ends in `/` stands for a directory, every other for a regular file.
-    #[expect(clippy::too_many_arguments, reason = "all of it is lent by the plan for the one step")]
-    pub(super) fn try_(
-        &mut self,
-        candidates: &[Template],
-        rule: &OneRule,
-        site: &Site,
-        rules: &Rules,
-        facts: &Facts<'_>,
-        question: &mut Question,
-        trace: &mut impl Trace,
-    ) -> Option<Next> {
-        let number = self.next;
+    pub(super) fn try_<T: Trace>(&mut self, candidates: &[Template], rule: &OneRule, lent: &mut Lent<'_, T>) -> Option<Next> {
+        let (number, facts) = (self.next, lent.facts);
         while let Some(candidate) = candidates.get(self.candidate) {
             let last = self.candidate + 1 == candidates.len();
             let mut path = std::mem::take(&mut self.scratch);
@@ -41,13 +30,13 @@ impl Run {
             let stands = if last && !lacks_slash {
                 None
             } else {
-                match self.candidate_stands(directory, site, rules, facts, question) {
+                match self.candidate_stands(directory, lent) {
                     None => return Some(Next::Ask),
                     stands => stands,
                 }
             };
             let exists = stands == Some(if directory { Stands::Directory } else { Stands::File });
-            trace.record(|| Event::Candidate { rule: number, path: self.scratch.bytes().to_vec(), taken: exists || last });
+            lent.trace.record(|| Event::Candidate { rule: number, path: self.scratch.bytes().to_vec(), taken: exists || last });
             if exists && lacks_slash {
                 return Some(Next::Slash);
             }
@@ -64,19 +53,12 @@ impl Run {
     }
 
     /// `None`: the disk must be asked.
-    fn candidate_stands(
-        &mut self,
-        directory: bool,
-        site: &Site,
-        rules: &Rules,
-        facts: &Facts<'_>,
-        question: &mut Question,
-    ) -> Option<Stands> {
+    fn candidate_stands<T>(&mut self, directory: bool, lent: &mut Lent<'_, T>) -> Option<Stands> {
         if self.answered.is_some() {
             return self.answered.take();
         }
-        let asked = self.ask_site(rules, facts, question, true) == Next::Serve;
-        if asked && question.named && !question.is_hidden(site) && (directory || !question.directory) {
+        let asked = self.ask_site(lent, true) == Next::Serve;
+        if asked && lent.question.named && !lent.question.is_hidden(lent.site) && (directory || !lent.question.directory) {
             return None;
         }
         Some(Stands::Nothing)
