@@ -5,6 +5,8 @@ use super::counters::Counters;
 use super::files::{self, Content, Files, Served};
 use super::log::{Exchange, Log};
 use super::response::{self, Head, Persistence};
+use super::segment::{Delimiter, Rest, Segment};
+use super::visit::{Line, Visit};
 use crate::config::{Level, Limits, Listen, WorkerSlice};
 use crate::ipc::lines;
 use crate::proto::conditional::{self, Precondition, Validators};
@@ -16,8 +18,7 @@ use crate::site::facts::Facts;
 use crate::site::plan::{self, Outcome, Plan, Step};
 use crate::site::{Door, ResponseChanges, Sites, mime};
 use crate::sys::file::Opened;
-use std::collections::HashMap;
-use std::net::IpAddr;
+use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 
 /// What all connections of a worker share.
@@ -47,51 +48,12 @@ pub(super) struct Service {
     said: HashMap<String, u64>,
 }
 
-/// The part of a file that follows the head that was written.
-pub(super) struct FileBody {
-    pub(super) file: Rc<Served>,
-    pub(super) offset: u64,
-    pub(super) remaining: u64,
-    line: Line,
-}
-
-/// An access line that waits for its response to end.
-struct Line {
-    /// The head, which is read again when the line is written.
-    head: Vec<u8>,
-    site: usize,
-    visit: Visit,
-    status: Status,
-    sent: u64,
-}
-
-impl FileBody {
-    /// Notes that so many bytes of it were sent.
-    pub(super) fn advance(&mut self, bytes: u64) {
-        self.offset += bytes;
-        self.remaining = self.remaining.saturating_sub(bytes);
-    }
-}
-
 /// What came of a request.
 pub(super) enum Answered {
-    /// The response is in [`Service::out`], and the file goes behind it.
-    Response { persistence: Persistence, file: Option<FileBody> },
+    /// The response is in [`Service::out`], and what is not copied goes behind it.
+    Response { persistence: Persistence, rest: Option<Box<Rest>> },
     /// The plan asks something of the disk; the request has to be taken up again with [`Service::resume`].
     Asks(Plan),
-}
-
-/// What is known of a request beside its head.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Visit {
-    pub(super) client: IpAddr,
-    /// Which sites answer where the connection came in, and the port there.
-    pub(super) door: Door,
-    pub(super) port: u16,
-    /// Tells this request from all others of the service.
-    pub(super) id: u64,
-    /// When its first byte came, in monotonic milliseconds.
-    pub(super) began: u64,
 }
 
 /// One request, with what is known of its connection.
@@ -103,11 +65,30 @@ pub(super) struct Incoming<'r> {
     pub(super) persistence: Persistence,
 }
 
+impl Incoming<'_> {
+    /// How the end of content is told whose length is not known, and the request so answered: a client of HTTP/1.0 knows no chunks, and
+    /// sees it by the end of the connection (RFC 9112, 6.3).
+    #[allow(dead_code, reason = "as for streams")]
+    pub(super) fn without_length(&self) -> (Delimiter, Self) {
+        match self.request.version {
+            Version::Http11 => (Delimiter::Chunks, *self),
+            Version::Http10 => (Delimiter::None, Incoming { persistence: Persistence::Close, ..*self }),
+        }
+    }
+}
+
 /// What is written behind a head.
 pub(super) enum Body<'b> {
     None,
     Bytes(&'b [u8]),
-    File { file: Rc<Served>, offset: u64, length: u64 },
+    File {
+        file: Rc<Served>,
+        offset: u64,
+        length: u64,
+    },
+    /// What is sent bit by bit, in this order; the head has said how its end is told.
+    #[allow(dead_code, reason = "as for streams")]
+    Segments(VecDeque<Segment>),
 }
 
 impl Service {
@@ -245,12 +226,12 @@ impl Service {
         self.carry_out(incoming, site, plan, outcome)
     }
 
-    /// Writes the access line of a file that was sent, or as much of it as was.
-    pub(super) fn log_file(&mut self, body: &FileBody) {
-        let Line { head, site, visit, status, sent } = &body.line;
+    /// Writes the access line of content that was sent, or as much of it as was.
+    pub(super) fn log_sent(&mut self, rest: &Rest) {
+        let Line { head, site, visit, status } = &rest.line;
         let mut space = head::field_space();
         if let Ok(request) = head::parse(head, &mut space, &self.head_limits) {
-            self.write_line(Some(&request), Some(*site), *visit, request.line, *status, sent - body.remaining);
+            self.write_line(Some(&request), Some(*site), *visit, request.line, *status, rest.sent);
         }
     }
 
@@ -434,13 +415,14 @@ impl Service {
         self.finish(incoming, site, Status::RANGE_NOT_SATISFIABLE, Body::None)
     }
 
-    /// Writes the body, or hands it over where it comes from an open file; writes the access line when the response is whole.
+    /// Writes the body, or hands it over where it is not copied; writes the access line when the response is whole.
     pub(super) fn finish(&mut self, incoming: &Incoming<'_>, site: usize, status: Status, body: Body<'_>) -> Answered {
         if self.changes != ResponseChanges::default() {
             response::change(&mut self.out, self.start, &self.changes, &self.clock);
         }
         let persistence = incoming.persistence;
-        let whole = |bytes: u64| (bytes, Answered::Response { persistence, file: None });
+        let whole = |bytes: u64| (bytes, Answered::Response { persistence, rest: None });
+        let line = || Line { head: incoming.head.to_vec(), site, visit: incoming.visit, status };
         let (bytes, answered) = match body {
             _ if incoming.request.method == Method::Head => whole(0),
             Body::None => whole(0),
@@ -455,10 +437,13 @@ impl Service {
                     whole(length)
                 }
                 Content::Memory(_) | Content::Open(_) => {
-                    let line = Line { head: incoming.head.to_vec(), site, visit: incoming.visit, status, sent: length };
-                    let body = FileBody { file, offset, remaining: length, line };
-                    return Answered::Response { persistence, file: Some(body) };
+                    let rest = Rest::new(Segment::File { file, offset, remaining: length }, VecDeque::new(), line());
+                    return Answered::Response { persistence, rest: Some(Box::new(rest)) };
                 }
+            },
+            Body::Segments(mut segments) => match segments.pop_front() {
+                None => whole(0),
+                Some(first) => return Answered::Response { persistence, rest: Some(Box::new(Rest::new(first, segments, line()))) },
             },
         };
         self.write_line(Some(incoming.request), Some(site), incoming.visit, incoming.request.line, status, bytes);

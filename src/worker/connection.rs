@@ -3,9 +3,10 @@
 //! What the socket does not take waits here, and while it waits nothing more is read: a slow client holds one response, not
 //! many. Buffers are given back while the connection is idle.
 
-use super::answer::{Answered, Incoming, Service, Visit};
+use super::answer::{Answered, Incoming, Service};
 use super::outgoing::{Outgoing, Sent};
 use super::response::Persistence;
+use super::visit::Visit;
 use crate::ipc::counters::Gauge;
 use crate::proto::head::{self, Framing, Scan};
 use crate::proto::status::{Reject, Status};
@@ -24,6 +25,8 @@ pub(super) struct Connection {
     scan: Scan,
     /// Made and not yet taken by the socket.
     outgoing: Outgoing,
+    /// Bytes of it that are counted among those that slow readers hold.
+    held: usize,
     /// The request at the front of `input` asks something of the disk.
     asking: Option<Plan>,
     /// Bytes of an unwanted request body still to come.
@@ -102,6 +105,7 @@ impl Connection {
             input: Vec::new(),
             scan: Scan::default(),
             outgoing: Outgoing::default(),
+            held: 0,
             asking: None,
             discard: 0,
             requests: 0,
@@ -173,9 +177,9 @@ impl Connection {
 
     /// Gives back what it held, and writes the access line of a response that was cut off.
     pub(super) fn abandon(&mut self, service: &mut Service) {
-        service.held = service.held.saturating_sub(self.outgoing.held());
-        if let Some(file) = self.outgoing.abandon() {
-            service.log_file(&file);
+        service.held = service.held.saturating_sub(self.held);
+        if let Some(rest) = self.outgoing.abandon() {
+            service.log_sent(&rest);
         }
     }
 
@@ -322,9 +326,9 @@ impl Connection {
                     Flushed::Stopped(fate) => Ok(Progress::Stopped(fate)),
                 }
             }
-            Answered::Response { persistence, file } => {
+            Answered::Response { persistence, rest } => {
                 self.requests += 1;
-                self.outgoing.follow(file);
+                self.outgoing.follow(rest);
                 self.waiting = Waiting::Request;
                 self.closing = persistence == Persistence::Close;
                 self.discard = match request.framing {
@@ -351,16 +355,16 @@ impl Connection {
         })
     }
 
-    /// Sends what was made and what waits, the file behind it included.
+    /// Sends what was made and what waits, the content behind it included.
     fn flush(&mut self, service: &mut Service) -> io::Result<Flushed> {
-        let before = self.outgoing.held();
         let sent = self.outgoing.send(&self.socket, &mut service.out)?;
-        let held = self.outgoing.held();
+        let (before, held) = (self.held, self.outgoing.held());
+        self.held = held;
         service.held = service.held.saturating_sub(before) + held;
         match sent {
-            Sent::All(file) => {
-                if let Some(file) = file {
-                    service.log_file(&file);
+            Sent::All(rest) => {
+                if let Some(rest) = rest {
+                    service.log_sent(&rest);
                 }
                 if self.waiting == Waiting::Room {
                     self.waiting = Waiting::Request;
@@ -369,8 +373,8 @@ impl Connection {
             }
             // Slow readers hold memory together; when it is too much, who would hold more is dropped.
             Sent::Blocked { .. } if held > before && service.held > HELD_MAX => Ok(Flushed::Stopped(Fate::Close)),
-            Sent::Blocked { moved } if !moved && self.waiting == Waiting::Room => Ok(Flushed::Stopped(Fate::Keep)),
-            Sent::Blocked { .. } => Ok(self.wait_for_room(service, Fate::Keep)),
+            Sent::Blocked { moved } | Sent::Wait { moved } if !moved && self.waiting == Waiting::Room => Ok(Flushed::Stopped(Fate::Keep)),
+            Sent::Blocked { .. } | Sent::Wait { .. } => Ok(self.wait_for_room(service, Fate::Keep)),
             Sent::Turn => Ok(self.wait_for_room(service, Fate::Again)),
             Sent::Short => Ok(Flushed::Stopped(Fate::Close)),
         }

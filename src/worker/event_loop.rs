@@ -1,11 +1,12 @@
 //! The worker's loop: waits, accepts, drives connections, keeps their deadlines, obeys the parent.
 
-use super::answer::{Service, Visit};
+use super::answer::Service;
 use super::connection::{Connection, Fate, millis};
 use super::counters::Counters;
 use super::files::Files;
 use super::log::Log;
 use super::timer::Wheel;
+use super::visit::Visit;
 use crate::config::{Level, Listen, WorkerSlice};
 use crate::ipc::birth::{self, Born};
 use crate::ipc::counters::{Counter, Gauge};

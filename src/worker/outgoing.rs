@@ -1,10 +1,9 @@
-//! What a connection has to send: bytes that the socket did not take yet, and the file that follows them.
+//! What a connection has to send: bytes that the socket did not take yet, and the content that follows them.
 //!
-//! Small responses are copied, one write(2) for head and body; larger ones from memory go out beside their head with
-//! writev(2) and wait, where they must, as a reference; from a file with sendfile(2). So a slow client holds little memory.
+//! Runs in the worker. Small responses are copied, one write(2) for head and body; larger ones from memory go out beside their head
+//! with writev(2) and wait, where they must, as a reference; from a file with sendfile(2). So a slow client holds little memory.
 
-use super::answer::FileBody;
-use super::files::Content;
+use super::segment::{Ready, Rest};
 use crate::sys::socket;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -15,45 +14,53 @@ pub(super) struct Outgoing {
     bytes: Vec<u8>,
     sent: usize,
     /// Follows `bytes`.
-    file: Option<FileBody>,
+    rest: Option<Box<Rest>>,
 }
 
 /// How far sending came.
 pub(super) enum Sent {
-    /// Everything is gone; with the file that was sent whole, if there was one.
-    All(Option<FileBody>),
+    /// Everything is gone; with the content that was sent whole, if it was not copied.
+    All(Option<Box<Rest>>),
     /// The socket is full; whether anything was sent before.
     Blocked { moved: bool },
     /// There is more, but others should have their turn.
     Turn,
-    /// The file has become shorter: what was promised cannot be sent, and only the end of the connection tells.
+    /// What comes next is not there yet; whether anything was sent before. Whoever brings it drives the connection.
+    Wait { moved: bool },
+    /// The file has become shorter, or a producer failed: what was promised cannot be sent, and only the end of the connection tells.
     Short,
+}
+
+/// What one call came to.
+enum Step {
+    Moved,
+    Stop(Sent),
 }
 
 impl Outgoing {
     pub(super) fn is_empty(&self) -> bool {
-        self.bytes.is_empty() && self.file.is_none()
+        self.bytes.is_empty() && self.rest.is_none()
     }
 
-    /// Bytes held in memory of this connection's own.
+    /// Bytes held in memory for this connection alone.
     pub(super) fn held(&self) -> usize {
-        self.bytes.len()
+        self.bytes.len() + self.rest.as_ref().map_or(0, |rest| rest.held())
     }
 
-    /// The file that follows what is made next.
-    pub(super) fn follow(&mut self, file: Option<FileBody>) {
-        self.file = file;
+    /// The content that follows what is made next.
+    pub(super) fn follow(&mut self, rest: Option<Box<Rest>>) {
+        self.rest = rest;
     }
 
-    /// The file whose response was cut off.
-    pub(super) fn abandon(&mut self) -> Option<FileBody> {
-        self.file.take()
+    /// The content of a response that was cut off.
+    pub(super) fn abandon(&mut self) -> Option<Box<Rest>> {
+        self.rest.take()
     }
 
     /// Sends what waits and then `made`, which is emptied: what the socket does not take is kept here.
     ///
     /// # Errors
-    /// The errno of write(2), writev(2) or sendfile(2) when the client is gone.
+    /// The errno of write(2), writev(2), send(2) or sendfile(2) when the client is gone.
     pub(super) fn send(&mut self, socket: &OwnedFd, made: &mut Vec<u8>) -> io::Result<Sent> {
         let mut moved = false;
         if !self.bytes.is_empty() {
@@ -61,7 +68,7 @@ impl Outgoing {
         }
         let waiting = if self.bytes.is_empty() { made.as_slice() } else { self.bytes.get(self.sent..).unwrap_or_default() };
         if !waiting.is_empty() {
-            let sent = send_head(socket, waiting, self.file.as_mut())?;
+            let sent = send_head(socket, waiting, self.rest.as_deref_mut())?;
             moved = sent > 0;
             let left = waiting.get(sent..).unwrap_or_default();
             if !left.is_empty() {
@@ -77,49 +84,65 @@ impl Outgoing {
         made.clear();
         self.bytes = Vec::new();
         self.sent = 0;
-        self.send_file(socket, moved)
+        self.send_rest(socket, moved)
     }
 
-    fn send_file(&mut self, socket: &OwnedFd, mut moved: bool) -> io::Result<Sent> {
-        let Some(body) = self.file.as_mut() else {
+    fn send_rest(&mut self, socket: &OwnedFd, mut moved: bool) -> io::Result<Sent> {
+        let Some(rest) = self.rest.as_mut() else {
             return Ok(Sent::All(None));
         };
         for _ in 0..TURNS {
-            if body.remaining == 0 {
-                return Ok(Sent::All(self.file.take()));
-            }
-            let result = match &body.file.content {
-                Content::Open(file) => socket::send_file(socket, file.as_fd(), body.offset, body.remaining),
-                Content::Memory(bytes) => socket::send(socket, slice(bytes, body.offset, body.remaining)).map(count),
-            };
-            match result {
-                Ok(0) => return Ok(Sent::Short),
-                Ok(sent) => {
-                    body.advance(sent);
-                    moved = true;
-                }
-                Err(fault) if fault.kind() == io::ErrorKind::WouldBlock => return Ok(Sent::Blocked { moved }),
-                Err(fault) if fault.kind() == io::ErrorKind::Interrupted => {}
-                Err(fault) => return Err(fault),
+            match step(socket, rest, moved)? {
+                Step::Moved => moved = true,
+                Step::Stop(Sent::All(_)) => return Ok(Sent::All(self.rest.take())),
+                Step::Stop(sent) => return Ok(sent),
             }
         }
-        Ok(if body.remaining == 0 { Sent::All(self.file.take()) } else { Sent::Turn })
+        Ok(if rest.is_done() { Sent::All(self.rest.take()) } else { Sent::Turn })
+    }
+}
+
+/// Sends with one call what is ready.
+fn step(socket: &OwnedFd, rest: &mut Rest, moved: bool) -> io::Result<Step> {
+    let more = rest.more_at_once();
+    let Ok(ready) = rest.ready() else {
+        return Ok(Step::Stop(Sent::Short));
+    };
+    let result = match ready {
+        Ready::Memory(bytes) if more => socket::send_more(socket, bytes).map(count),
+        Ready::Memory(bytes) => socket::send(socket, bytes).map(count),
+        Ready::File { file, offset, length } => socket::send_file(socket, file.as_fd(), offset, length),
+        Ready::Turn => return Ok(Step::Stop(Sent::Turn)),
+        Ready::Wait => return Ok(Step::Stop(Sent::Wait { moved })),
+        Ready::End => return Ok(Step::Stop(Sent::All(None))),
+    };
+    match result {
+        Ok(0) => Ok(Step::Stop(Sent::Short)),
+        Ok(sent) => {
+            rest.advance(sent);
+            Ok(Step::Moved)
+        }
+        Err(fault) if fault.kind() == io::ErrorKind::WouldBlock => Ok(Step::Stop(Sent::Blocked { moved })),
+        Err(fault) if fault.kind() == io::ErrorKind::Interrupted => Ok(Step::Moved),
+        Err(fault) => Err(fault),
     }
 }
 
 /// Sends a head with as much of what follows as one call takes; how much of the head was sent.
-fn send_head(socket: &OwnedFd, head: &[u8], file: Option<&mut FileBody>) -> io::Result<usize> {
-    let Some(body) = file else {
+fn send_head(socket: &OwnedFd, head: &[u8], rest: Option<&mut Rest>) -> io::Result<usize> {
+    let Some(rest) = rest else {
         return or_none(socket::send(socket, head));
     };
-    match &body.file.content {
+    match rest.ready() {
         // Held back until the first bytes of the file come, to leave in one segment with them.
-        Content::Open(_) => or_none(socket::send_more(socket, head)),
-        Content::Memory(bytes) => {
-            let sent = or_none(socket::send_both(socket, head, slice(bytes, body.offset, body.remaining)))?;
-            body.advance(count(sent.saturating_sub(head.len())));
+        Ok(Ready::File { .. }) => or_none(socket::send_more(socket, head)),
+        Ok(Ready::Memory(bytes)) => {
+            let sent = or_none(socket::send_both(socket, head, bytes))?;
+            rest.advance(count(sent.saturating_sub(head.len())));
             Ok(sent.min(head.len()))
         }
+        // A producer that fails does so again, and then ends the connection.
+        Ok(Ready::Turn | Ready::Wait | Ready::End) | Err(_) => or_none(socket::send(socket, head)),
     }
 }
 
@@ -131,14 +154,98 @@ fn or_none(result: io::Result<usize>) -> io::Result<usize> {
     }
 }
 
-fn slice(bytes: &[u8], offset: u64, length: u64) -> &[u8] {
-    let index = |value: u64| usize::try_from(value).unwrap_or(usize::MAX);
-    bytes.get(index(offset)..index(offset.saturating_add(length))).unwrap_or_default()
-}
-
 fn count(bytes: usize) -> u64 {
     u64::try_from(bytes).unwrap_or(u64::MAX)
 }
 
-/// Calls of sendfile(2) for one connection before others get their turn.
+/// Calls for one connection before others get their turn.
 const TURNS: u8 = 4;
+
+#[cfg(test)]
+mod tests {
+    use super::super::segment::{Delimiter, Produce, Produced, Segment, tests::Pieces};
+    use super::super::visit::Line;
+    use super::*;
+    use std::collections::VecDeque;
+    use std::io::Read;
+    use std::os::unix::net::UnixStream;
+
+    /// A producer of so many bytes, a piece at a time, that fails at the end if it should.
+    struct Numbers(usize, bool);
+
+    impl Produce for Numbers {
+        fn produce(&mut self, out: &mut Vec<u8>) -> io::Result<Produced> {
+            if self.0 == 0 && self.1 {
+                return Err(io::ErrorKind::Other.into());
+            }
+            let length = self.0.min(30_000);
+            self.0 -= length;
+            out.resize(length, b'x');
+            Ok(if self.0 == 0 && !self.1 { Produced::End } else { Produced::More })
+        }
+    }
+
+    fn pair() -> (OwnedFd, UnixStream) {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        ours.set_nonblocking(true).unwrap();
+        theirs.set_nonblocking(true).unwrap();
+        (ours.into(), theirs)
+    }
+
+    fn outgoing(segments: Vec<Segment>) -> Outgoing {
+        let mut segments = VecDeque::from(segments);
+        let first = segments.pop_front().unwrap();
+        let mut outgoing = Outgoing::default();
+        outgoing.follow(Some(Box::new(Rest::new(first, segments, Line::for_tests()))));
+        outgoing
+    }
+
+    /// Sends all, reading whenever the socket is full; what came, and how it ended, with the bytes of content that were counted.
+    fn exchange(outgoing: &mut Outgoing, mut head: Vec<u8>, most_held: usize) -> (Vec<u8>, &'static str, u64) {
+        let (ours, mut theirs) = pair();
+        let mut received = Vec::new();
+        loop {
+            let sent = outgoing.send(&ours, &mut head).unwrap();
+            assert!(outgoing.held() <= most_held, "{} held", outgoing.held());
+            let mut buffer = vec![0; 1 << 20];
+            while let Ok(count) = theirs.read(&mut buffer) {
+                received.extend_from_slice(&buffer[..count]);
+            }
+            match sent {
+                Sent::All(rest) => return (received, "all", rest.map_or(0, |rest| rest.sent)),
+                Sent::Short => return (received, "short", outgoing.abandon().map_or(0, |rest| rest.sent)),
+                Sent::Blocked { .. } | Sent::Turn | Sent::Wait { .. } => {}
+            }
+        }
+    }
+
+    #[test]
+    fn a_head_and_what_is_at_hand_are_one_message() {
+        let mut outgoing = outgoing(vec![Segment::stream(Box::new(Pieces(vec![b"abc"], Produced::Wait)), Delimiter::Chunks)]);
+        let (received, how, sent) = exchange(&mut outgoing, b"head\r\n\r\n".to_vec(), 1000);
+        assert_eq!((received.as_slice(), how, sent), (b"head\r\n\r\n3\r\nabc\r\n0\r\n\r\n".as_slice(), "all", 3));
+    }
+
+    #[test]
+    fn s14_a_slow_client_holds_one_piece_of_a_large_stream() {
+        let mut outgoing = outgoing(vec![Segment::stream(Box::new(Numbers(10_000_000, false)), Delimiter::None)]);
+        let (received, how, sent) = exchange(&mut outgoing, b"h".to_vec(), 100_000);
+        assert_eq!((received.len(), how, sent), (10_000_001, "all", 10_000_000));
+    }
+
+    #[test]
+    fn a_producer_that_fails_cuts_the_response_off_without_a_last_chunk() {
+        let mut outgoing = outgoing(vec![Segment::stream(Box::new(Numbers(60_000, true)), Delimiter::Chunks)]);
+        let (received, how, sent) = exchange(&mut outgoing, b"h".to_vec(), 100_000);
+        assert_eq!((how, sent), ("short", 60_000));
+        assert!(received.ends_with(b"xx\r\n"));
+    }
+
+    #[test]
+    fn many_segments_go_out_whole() {
+        let segments = (0..100).flat_map(|_| [Segment::bytes(vec![b'-'; 100]), Segment::bytes(vec![b'+'; 9_900])]).collect();
+        let (received, how, sent) = exchange(&mut outgoing(segments), Vec::new(), 2_000_000);
+        assert_eq!((received.len(), how, sent), (1_000_000, "all", 1_000_000));
+        assert!(received.chunks(10_000).all(|part| part[..100].iter().all(|byte| *byte == b'-') && part[100] == b'+'));
+    }
+}

@@ -2,8 +2,9 @@
 //!
 //! Runs in the worker, as a part of [`Service`]; opens no file, and reads one only as the page of an error.
 
-use super::answer::{Answered, Body, Incoming, Service, Visit, count, facts, hexadecimal};
+use super::answer::{Answered, Body, Incoming, Service, count, facts, hexadecimal};
 use super::response::{Head, Persistence};
+use super::visit::Visit;
 use crate::config::{Level, Page};
 use crate::ipc::counters::Counter;
 use crate::proto::status::{Reject, Status};

@@ -2,6 +2,7 @@
 
 use super::clock::Clock;
 use super::log::write_decimal;
+use super::segment::Delimiter;
 use crate::proto::date;
 use crate::proto::status::Status;
 use crate::site::ResponseChanges;
@@ -80,6 +81,15 @@ impl<'o> Head<'o> {
     /// `Last-Modified` and `ETag` of a file.
     pub(super) fn validators(self, modified: i64, etag: &[u8]) -> Head<'o> {
         self.field("Last-Modified", &date::imf_fixdate(modified)).field("ETag", etag)
+    }
+
+    /// What tells the end of content whose length is not known.
+    #[allow(dead_code, reason = "streams are there before what is streamed")]
+    pub(super) fn delimited(self, delimiter: Delimiter) -> Head<'o> {
+        match delimiter {
+            Delimiter::Chunks => self.field("Transfer-Encoding", b"chunked"),
+            Delimiter::None => self,
+        }
     }
 
     /// Ends the head.
