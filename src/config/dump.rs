@@ -132,6 +132,7 @@ fn mime(types: &[(String, String)], out: &mut Writer) {
 fn limits(limits: &Limits, out: &mut Writer) {
     out.table("[limits]");
     out.raw("connections", &limits.connections.to_string());
+    out.raw("connections_per_client", &limits.connections_per_client.to_string());
     out.string("request_line", &show_size(limits.request_line.into()));
     out.string("header_bytes", &show_size(limits.header_bytes.into()));
     out.raw("header_count", &limits.header_count.to_string());

@@ -10,6 +10,7 @@ pub(super) fn read(table: &Table<'_>, faults: &mut Faults<'_>) -> Limits {
     let default = default();
     let mut number = |key, range, default| table.item(key, faults).and_then(|item| item.number(range, faults)).unwrap_or(default);
     let connections = number("connections", CONNECTIONS, default.connections);
+    let connections_per_client = number("connections_per_client", CONNECTIONS, default.connections_per_client);
     let header_count = number("header_count", 1..=u32::from(Limits::HEADER_COUNT_MAX), u32::from(default.header_count));
     let keepalive_requests = number("keepalive_requests", KEEPALIVE_REQUESTS, default.keepalive_requests);
     let mut size = |key, range, default| table.item(key, faults).and_then(|item| item.size(range, faults)).unwrap_or(default);
@@ -19,6 +20,7 @@ pub(super) fn read(table: &Table<'_>, faults: &mut Faults<'_>) -> Limits {
     let mut duration = |key, range, default| table.item(key, faults).and_then(|item| item.duration(range, faults)).unwrap_or(default);
     Limits {
         connections,
+        connections_per_client,
         request_line,
         header_bytes,
         header_count: u16::try_from(header_count).unwrap_or(default.header_count),
@@ -34,6 +36,7 @@ pub(super) fn read(table: &Table<'_>, faults: &mut Faults<'_>) -> Limits {
 pub(super) fn default() -> Limits {
     Limits {
         connections: 10_000,
+        connections_per_client: 200,
         request_line: 8 << 10,
         header_bytes: 32 << 10,
         header_count: 100,
@@ -73,7 +76,7 @@ mod tests {
 
     #[test]
     fn the_defaults_are_those_of_the_manual() {
-        let text = "[limits]\nconnections = 10000\nrequest_line = \"8KiB\"\nheader_bytes = \"32KiB\"\nheader_count = 100\n\
+        let text = "[limits]\nconnections = 10000\nconnections_per_client = 200\nrequest_line = \"8KiB\"\nheader_bytes = \"32KiB\"\nheader_count = 100\n\
                     body = \"16MiB\"\n                    header_timeout = \"10s\"\nwrite_timeout = \"60s\"\nkeepalive_timeout = \"15s\"\nkeepalive_requests = 10000\n\
                     drain_timeout = \"10m\"";
         assert_eq!(with_a_site("").limits, with_a_site(text).limits);
@@ -82,11 +85,12 @@ mod tests {
 
     #[test]
     fn every_key_is_read() {
-        let text = "[limits]\nconnections = 1\nrequest_line = \"2KiB\"\nheader_bytes = \"3000\"\nheader_count = 4\n\
+        let text = "[limits]\nconnections = 1\nconnections_per_client = 2\nrequest_line = \"2KiB\"\nheader_bytes = \"3000\"\nheader_count = 4\n\
                     body = \"5KiB\"\n                    header_timeout = \"5s\"\nwrite_timeout = \"6m\"\nkeepalive_timeout = \"700ms\"\nkeepalive_requests = 8\n\
                     drain_timeout = \"0s\"";
         let expected = Limits {
             connections: 1,
+            connections_per_client: 2,
             request_line: 2048,
             header_bytes: 3000,
             header_count: 4,
@@ -104,6 +108,7 @@ mod tests {
     fn at_a_limit_is_accepted_and_one_beyond_gives_the_range() {
         for (key, within, beyond, expected) in [
             ("connections", ["1", "1048576"], ["0", "1048577"], "an integer from 1 to 1048576"),
+            ("connections_per_client", ["1", "1048576"], ["0", "1048577"], "an integer from 1 to 1048576"),
             ("header_count", ["1", "256"], ["0", "257"], "an integer from 1 to 256"),
             ("keepalive_requests", ["1", "1000000000"], ["0", "1000000001"], "an integer from 1 to 1000000000"),
             ("request_line", ["\"64\"", "\"64KiB\""], ["\"63\"", "\"65537B\""], "\"64\" to \"64KiB\""),

@@ -139,6 +139,8 @@ pub enum Level {
 pub struct Limits {
     /// Connections per worker; at the limit the oldest idle keep-alive connections are closed first.
     pub connections: u32,
+    /// Connections of one client over all workers; beyond: closed.
+    pub connections_per_client: u32,
     /// Bytes of the request line without its CRLF; beyond: 414.
     pub request_line: u32,
     /// Bytes of all header lines together; beyond: 431.

@@ -41,6 +41,7 @@ pub(super) const LIMITS: Names = Names {
     label: "[limits]",
     keys: &[
         "connections",
+        "connections_per_client",
         "request_line",
         "header_bytes",
         "header_count",
@@ -51,7 +52,7 @@ pub(super) const LIMITS: Names = Names {
         "keepalive_requests",
         "drain_timeout",
     ],
-    planned: &["connections_per_client", "body_timeout", "min_rate", "requests"],
+    planned: &["body_timeout", "min_rate", "requests"],
 };
 
 pub(super) const SITE: Names = Names {

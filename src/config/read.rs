@@ -133,6 +133,7 @@ format = "json"
 
 [limits]
 connections = 20
+connections_per_client = 21
 request_line = "4KiB"
 header_bytes = "16KiB"
 header_count = 50

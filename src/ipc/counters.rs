@@ -16,6 +16,9 @@ pub enum Counter {
     TimedOut,
     LimitHit,
     LinesLost,
+    ClientConnections,
+    Penalised,
+    Uncounted,
 }
 
 /// How many connections are in a state now.
@@ -34,7 +37,7 @@ pub struct Totals {
 }
 
 impl Counter {
-    pub const ALL: [Counter; 11] = [
+    pub const ALL: [Counter; 14] = [
         Counter::Accepted,
         Counter::Requests,
         Counter::BytesSent,
@@ -46,6 +49,9 @@ impl Counter {
         Counter::TimedOut,
         Counter::LimitHit,
         Counter::LinesLost,
+        Counter::ClientConnections,
+        Counter::Penalised,
+        Counter::Uncounted,
     ];
 
     /// The name in `status --json`, which with a prefix is the one in Prometheus' text format.
@@ -62,6 +68,9 @@ impl Counter {
             Counter::TimedOut => "connections_timed_out",
             Counter::LimitHit => "connection_limit_hits",
             Counter::LinesLost => "log_lines_lost",
+            Counter::ClientConnections => "client_connection_limit_hits",
+            Counter::Penalised => "penalty_refusals",
+            Counter::Uncounted => "clients_uncounted",
         }
     }
 
@@ -79,6 +88,9 @@ impl Counter {
             Counter::TimedOut => "Connections that ran into a time-out",
             Counter::LimitHit => "Times the connection limit was reached",
             Counter::LinesLost => "Log lines dropped because log was behind",
+            Counter::ClientConnections => "Connections closed because their client had too many",
+            Counter::Penalised => "Refused because a request of the client ended a worker",
+            Counter::Uncounted => "Let in without a limit because the table of clients was full",
         }
     }
 
@@ -157,11 +169,11 @@ mod tests {
         for (value, counter) in (1..).zip(Counter::ALL) {
             totals.add(counter, value);
         }
-        assert_eq!(totals.counters.to_vec(), (1..=11).collect::<Vec<u64>>());
+        assert_eq!(totals.counters.to_vec(), (1..=14).collect::<Vec<u64>>());
         let names: std::collections::BTreeSet<&str> = Counter::ALL.iter().map(|counter| counter.name()).collect();
         assert_eq!(names.len(), Counter::ALL.len());
         assert!(totals.prometheus().contains("\nanchorite_requests_total 2\n"));
         assert!(totals.json_members().contains("\"requests\":2,"));
-        assert!(totals.text().ends_with("behind: 11"));
+        assert!(totals.text().contains("behind: 11\n"));
     }
 }

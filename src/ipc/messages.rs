@@ -27,8 +27,9 @@ pub enum ToWorker {
     Log,
     /// Report the counters.
     Report,
-    /// The worker of this number has died.
-    Gone { worker: u16 },
+    /// The worker of this number has died at this moment (monotonic milliseconds, never twice the same); `crashed`: by its own fault, not
+    /// ended by somebody.
+    Gone { worker: u16, moment: u64, crashed: bool },
     /// Accept no more; finish what runs within this time, then exit. Without `idle`, connections that wait for a next request
     /// may still send it, and are closed behind its response: a newer generation serves, and no client should see a reset.
     Stop { grace_ms: u32, idle: bool },
@@ -74,16 +75,17 @@ pub enum ToParent {
 }
 
 impl Message for ToWorker {
-    const LENGTH_MAX: usize = 6;
+    const LENGTH_MAX: usize = 12;
 
     fn encode(&self, packet: &mut Vec<u8>) {
         match self {
             ToWorker::Listen { count } => packet.extend([1, *count]),
             ToWorker::Log => packet.push(2),
             ToWorker::Report => packet.push(4),
-            ToWorker::Gone { worker } => {
-                packet.push(5);
+            ToWorker::Gone { worker, moment, crashed } => {
+                packet.extend([5, u8::from(*crashed)]);
                 packet.extend(worker.to_le_bytes());
+                packet.extend(moment.to_le_bytes());
             }
             ToWorker::Stop { grace_ms, idle } => {
                 packet.extend([3, u8::from(*idle)]);
@@ -97,7 +99,11 @@ impl Message for ToWorker {
             [1, count] if count > 0 => Some(ToWorker::Listen { count }),
             [2] => Some(ToWorker::Log),
             [4] => Some(ToWorker::Report),
-            [5, a, b] => Some(ToWorker::Gone { worker: u16::from_le_bytes([a, b]) }),
+            [5, crashed @ 0..=1, a, b, ref moment @ ..] => Some(ToWorker::Gone {
+                worker: u16::from_le_bytes([a, b]),
+                moment: u64::from_le_bytes(moment.try_into().ok()?),
+                crashed: crashed == 1,
+            }),
             [3, idle @ 0..=1, a, b, c, d] => Some(ToWorker::Stop { grace_ms: u32::from_le_bytes([a, b, c, d]), idle: idle == 1 }),
             _ => None,
         }
@@ -269,7 +275,7 @@ mod tests {
             ToWorker::Listen { count: 3 },
             ToWorker::Log,
             ToWorker::Report,
-            ToWorker::Gone { worker: 300 },
+            ToWorker::Gone { worker: 300, moment: u64::MAX - 1, crashed: true },
             ToWorker::Stop { grace_ms: 70_000, idle: true },
         ]);
         round_trip(&[

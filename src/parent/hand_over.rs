@@ -30,6 +30,10 @@ impl Supervisor {
         }
         let count = u8::try_from(listening.len()).map_err(|_| "too many listening sockets".to_owned())?;
         let child = generation.slots.get(place.index()).and_then(|slot| slot.child.as_ref());
+        // What the only worker left behind, its replacement is told before it has a connection.
+        for message in self.untold.drain(..) {
+            let _ = child.map(|child| child.channel.send(&message, &[]));
+        }
         if let Some(Err(fault)) = child.map(|child| child.channel.send(&ToWorker::Listen { count }, &listening)) {
             return self.condemn(place, &format!("could not be handed its sockets: {fault}"));
         }

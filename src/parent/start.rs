@@ -109,7 +109,7 @@ fn start(mut config: Config, file: Option<PathBuf>, legacy: Option<&Legacy>, ann
     title::set_short("anchorite");
     drop_privilege(identity, &first.cells.allow_missing, legacy.map(|legacy| legacy.filter))?;
 
-    let counters = counters.map_or_else(|| shared::create().map_err(|fault| format!("counters: {fault}")), Ok)?;
+    let counters = counters.filter(shared::fits).map_or_else(|| shared::create().map_err(|fault| format!("counters: {fault}")), Ok)?;
     let mut nursery = Nursery { executable, null, counters, user_namespace: identity.rootless };
     let Proof { missing, unusable } = prove(&mut nursery, &first.cells)?;
     unusable.iter().for_each(|text| announce(text));

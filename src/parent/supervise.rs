@@ -46,6 +46,9 @@ pub(super) struct Supervisor {
     /// Processes that were replaced after they died, and log lines that were lost.
     pub(super) restarts: u32,
     pub(super) lost_lines: u64,
+    /// When a worker last died, and the deaths that no worker has been told of.
+    last_death: u64,
+    pub(super) untold: Vec<ToWorker>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,6 +106,8 @@ impl Supervisor {
             asked: Vec::new(),
             restarts: 0,
             lost_lines: 0,
+            last_death: 0,
+            untold: Vec::new(),
         };
         if let Some((workers, generation)) = before {
             supervisor.next_generation = generation;
@@ -349,7 +354,7 @@ impl Supervisor {
         let Some(slot) = self.slot_mut(place) else { return Ok(()) };
         let Some(child) = slot.child.take() else { return Ok(()) };
         slot.log_end = None;
-        let number = slot.log_number;
+        let (role, number) = (slot.role, slot.log_number);
         // What it said before it died is worth more than how it died.
         let said = match child.channel.receive() {
             Received::Message(ToParent::Failed { why }, _) if child.state == State::Starting => Some(format!("did not start: {why}")),
@@ -359,7 +364,9 @@ impl Supervisor {
         let lived = now.saturating_sub(child.started_ms);
         let delay = replace.then(|| slot.next_delay(lived));
         slot.next_start = delay.map(|delay| now + delay);
-        self.ask_a_worker(&ToWorker::Gone { worker: number });
+        if role == Role::Worker {
+            self.tell_of_death(number, ended.is_own_fault());
+        }
         if starting {
             return self.fail(place.generation, why);
         }
@@ -370,6 +377,16 @@ impl Supervisor {
             }
         }
         Ok(())
+    }
+
+    /// Tells every worker that one has died, so that its connections do not stay counted; where none lives, the next one is told.
+    fn tell_of_death(&mut self, worker: u16, crashed: bool) {
+        self.last_death = clock::monotonic_ms().max(self.last_death + 1);
+        let message = ToWorker::Gone { worker, moment: self.last_death, crashed };
+        let workers = self.slots().filter(|slot| slot.role == Role::Worker && slot.is_serving()).filter_map(|slot| slot.child.as_ref());
+        if workers.filter(|child| child.channel.send(&message, &[]).is_ok()).count() == 0 && self.untold.len() < UNTOLD_MAX {
+            self.untold.push(message);
+        }
     }
 
     fn start_due(&mut self, now: u64) {
@@ -553,6 +570,9 @@ const STOP_GRACE_MS: u64 = 2_000;
 const KILL_AFTER_MS: u64 = 500;
 const LOG_GRACE_MS: u64 = 2_000;
 const KILL_AGAIN_MS: u64 = 20;
+
+/// Deaths without a survivor that are remembered: what they had open has been closed by the second.
+const UNTOLD_MAX: usize = 16;
 
 /// signal(7); the same number on every architecture here.
 const SIGSYS: i32 = 31;

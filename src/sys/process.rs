@@ -2,7 +2,7 @@
 //!
 //! Only the parent uses this. fork(2), execveat(2), user_namespaces(7), waitpid(2), kill(2).
 
-use super::{clock, privilege, signal};
+use super::{clock, panic, privilege, signal};
 use caps::Capability;
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, FcntlArg, OFlag, fcntl};
@@ -272,6 +272,19 @@ fn above_given(descriptor: OwnedFd) -> Result<OwnedFd, Errno> {
 pub enum Ended {
     Exited(i32),
     Signalled(i32),
+}
+
+impl Ended {
+    /// Whether the process ended by what it did itself, and not because somebody ended it: a panic, or one of the signals that the kernel
+    /// sends for a fault or a refused call.
+    pub fn is_own_fault(self) -> bool {
+        const FAULTS: [Signal; 7] =
+            [Signal::SIGSEGV, Signal::SIGBUS, Signal::SIGILL, Signal::SIGFPE, Signal::SIGABRT, Signal::SIGTRAP, Signal::SIGSYS];
+        match self {
+            Ended::Exited(status) => status == panic::EXIT_STATUS,
+            Ended::Signalled(number) => FAULTS.iter().any(|fault| *fault as i32 == number),
+        }
+    }
 }
 
 impl std::fmt::Display for Ended {

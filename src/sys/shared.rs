@@ -11,12 +11,17 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Atomic integers that all workers see.
+#[derive(Clone, Copy)]
 pub struct Shared {
     cells: &'static [AtomicU64],
 }
 
-/// Integers in the file.
-pub const CELLS: usize = 16 * 1024;
+/// Integers in the file: counters and gauges, then the table of clients. Pages that nobody touched take no memory.
+pub const CELLS: usize = COUNTER_CELLS + CLIENT_CELLS;
+/// What is counted, and a row for each worker.
+pub const COUNTER_CELLS: usize = 16 * 1024;
+/// 65,536 clients of four integers each.
+pub const CLIENT_CELLS: usize = 256 * 1024;
 
 /// A new file of zeros, whose size nobody can change. The parent keeps it and does not map it.
 ///
@@ -63,10 +68,41 @@ impl Shared {
         }
     }
 
+    /// Sets an integer and returns what it was.
+    pub fn swap(&self, cell: usize, value: u64) -> u64 {
+        self.cells.get(cell).map_or(0, |cell| cell.swap(value, Ordering::Relaxed))
+    }
+
+    /// Sets an integer if it is what it was believed to be; whether it was.
+    pub fn exchange(&self, cell: usize, old: u64, new: u64) -> bool {
+        self.cells.get(cell).is_some_and(|cell| cell.compare_exchange(old, new, Ordering::Relaxed, Ordering::Relaxed).is_ok())
+    }
+
+    /// Changes an integer to what `next` makes of it, or leaves it where that is `None`; what it was. Tried again a few times where others
+    /// change it meanwhile, then left: nobody can keep a worker here.
+    pub fn update(&self, cell: usize, next: impl Fn(u64) -> Option<u64>) -> u64 {
+        let mut old = self.get(cell);
+        for _ in 0..TRIES {
+            match next(old) {
+                Some(new) if !self.exchange(cell, old, new) => old = self.get(cell),
+                Some(_) | None => return old,
+            }
+        }
+        old
+    }
+
     pub fn get(&self, cell: usize) -> u64 {
         self.cells.get(cell).map_or(0, |cell| cell.load(Ordering::Relaxed))
     }
 }
+
+/// Whether a file is of the size that this version uses: one that another version left may not be.
+pub fn fits(file: &OwnedFd) -> bool {
+    nix::sys::stat::fstat(file).is_ok_and(|stat| usize::try_from(stat.st_size).is_ok_and(|found| found == size()))
+}
+
+/// How often a change is tried against others: more than there can be workers at it at the same moment.
+const TRIES: u32 = 10_000;
 
 const fn size() -> usize {
     CELLS * size_of::<libc::c_ulonglong>()
@@ -85,11 +121,14 @@ mod tests {
         other.set(CELLS - 1, 9);
         assert_eq!((one.get(3), one.get(CELLS - 1), one.get(CELLS)), (7, 9, 0));
         one.add(CELLS, 1);
+        assert_eq!((one.swap(3, 1), other.exchange(3, 7, 8), other.exchange(3, 1, 8)), (7, false, true));
+        assert_eq!((one.update(3, |value| Some(value + 1)), one.update(3, |_| None), one.get(3)), (8, 9, 9));
     }
 
     #[test]
     fn a_file_of_another_kind_is_refused() {
         let file = memfd_create(c"x", MFdFlags::MFD_CLOEXEC).unwrap();
+        assert!(!fits(&file));
         assert!(Shared::map(file).is_err());
     }
 }

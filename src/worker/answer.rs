@@ -1,5 +1,6 @@
 //! The response to one request: from the parsed head through the plan to bytes, and a file where there is more to send.
 
+use super::clients::{Clients, Refusals};
 use super::clock::Clock;
 use super::counters::Counters;
 use super::files::{self, Content, Files, Served};
@@ -30,6 +31,8 @@ pub(super) struct Service {
     pub(super) clock: Clock,
     pub(super) log: Log,
     pub(super) counters: Counters,
+    pub(super) clients: Clients,
+    pub(super) refusals: Refusals,
     /// Responses being made; emptied by whoever sends them.
     pub(super) out: Vec<u8>,
     /// Bytes that connections hold because their clients do not take them.
@@ -92,7 +95,7 @@ pub(super) enum Body<'b> {
 }
 
 impl Service {
-    pub(super) fn new(slice: WorkerSlice, files: Files, log: Log, counters: Counters, uid: u32) -> Service {
+    pub(super) fn new(slice: WorkerSlice, files: Files, log: Log, counters: Counters, clients: Clients, uid: u32) -> Service {
         let WorkerSlice { sites, limits, server_header, listen, mime, .. } = slice;
         let size = |value: u32| usize::try_from(value).unwrap_or(usize::MAX);
         let head_limits = HeadLimits {
@@ -109,6 +112,8 @@ impl Service {
             clock: Clock::new(),
             log,
             counters,
+            clients,
+            refusals: Refusals::default(),
             out: Vec::new(),
             held: 0,
             stopping: false,

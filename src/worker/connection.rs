@@ -3,7 +3,9 @@
 //! What the socket does not take waits here, and while it waits nothing more is read: a slow client holds one response, not
 //! many. Buffers are given back while the connection is idle.
 
+use super::admission::Admitted;
 use super::answer::{Answered, Incoming, Service};
+use super::clients::{Client, Seat};
 use super::outgoing::{Outgoing, Sent};
 use super::response::Persistence;
 use super::visit::Visit;
@@ -20,6 +22,9 @@ pub(super) struct Connection {
     socket: OwnedFd,
     /// What is known of its requests before they come.
     visit: Visit,
+    /// Who has to answer for it, and where it is counted; nobody, where its peer is exempt.
+    pub(super) client: Option<Client>,
+    pub(super) seat: Option<Seat>,
     /// Received and not yet consumed: part of a head, or whole requests that wait for their turn.
     input: Vec<u8>,
     scan: Scan,
@@ -98,10 +103,12 @@ enum Flushed {
 }
 
 impl Connection {
-    pub(super) fn new(socket: OwnedFd, visit: Visit, serial: u32, deadline: u64) -> Connection {
+    pub(super) fn new(socket: OwnedFd, visit: Visit, admitted: Admitted, serial: u32, deadline: u64) -> Connection {
         Connection {
             socket,
             visit,
+            client: admitted.client,
+            seat: admitted.seat,
             input: Vec::new(),
             scan: Scan::default(),
             outgoing: Outgoing::default(),

@@ -2,7 +2,7 @@
 //! counting costs a request no contended instruction.
 
 use crate::ipc::counters::{Counter, Gauge, Totals};
-use crate::sys::shared::{CELLS, Shared};
+use crate::sys::shared::{COUNTER_CELLS, Shared};
 
 /// This worker's count and its way to the common one.
 pub(super) struct Counters {
@@ -13,10 +13,21 @@ pub(super) struct Counters {
     row: usize,
 }
 
-/// Cells: the counters first, then a row of gauges for each number that a worker can have.
+/// Cells: the counters first, then what the table of clients has in common, then a row for each number that a worker can have: its gauges,
+/// and whose request it handles.
 const FIRST_ROW: usize = 64;
 const ROW: usize = 8; // a cache line
-const ROWS: usize = (CELLS - FIRST_ROW) / ROW;
+const ROWS: usize = (COUNTER_CELLS - FIRST_ROW) / ROW;
+const HANDLED: usize = ROW - 1;
+const _: () = assert!(Counter::ALL.len() <= CLIENTS_COMMON && Gauge::ALL.len() <= HANDLED);
+
+/// The first of the cells that belong to the table of clients.
+pub(super) const CLIENTS_COMMON: usize = 48;
+
+/// Where a worker notes whose request it handles.
+pub(super) fn handled(number: u16) -> usize {
+    FIRST_ROW + (usize::from(number) % ROWS) * ROW + HANDLED
+}
 
 impl Counters {
     /// `number` is what the parent knows this process by.
@@ -63,7 +74,7 @@ impl Counters {
     /// A worker has died: what it had last is not there any more.
     pub(super) fn clear_row(&self, number: u16) {
         let row = usize::from(number) % ROWS;
-        (0..ROW).for_each(|cell| self.shared.set(FIRST_ROW + row * ROW + cell, 0));
+        (0..HANDLED).for_each(|cell| self.shared.set(FIRST_ROW + row * ROW + cell, 0));
     }
 
     /// Everything, over all workers.

@@ -1,6 +1,7 @@
 //! The worker's loop: waits, accepts, drives connections, keeps their deadlines, obeys the parent.
 
 use super::answer::Service;
+use super::clients::Clients;
 use super::connection::{Connection, Fate, millis};
 use super::counters::Counters;
 use super::files::Files;
@@ -84,7 +85,8 @@ impl Worker {
         poller.add(&born.parent, Interest::Input, PARENT)?;
         let shared = born.shared.ok_or(io::ErrorKind::NotFound)?;
         let counters = Counters::new(shared, born.cell.number);
-        let service = Service::new(born.slice, files, log, counters, identity.uid);
+        let clients = Clients::new(shared, born.cell.number, born.slice.limits.connections_per_client);
+        let service = Service::new(born.slice, files, log, counters, clients, identity.uid);
         let worker = Worker {
             wheel: Wheel::new(service.clock.now),
             parent: born.parent,
@@ -128,6 +130,9 @@ impl Worker {
                 }
             }
             self.carry_on();
+            if self.service.clients.is_behind(self.service.clock.now) {
+                self.count_connections_again();
+            }
             self.wheel.due(self.service.clock.now, &mut due);
             for token in due.drain(..) {
                 self.remind(token);
@@ -179,12 +184,22 @@ impl Worker {
                 let totals = self.service.counters.totals();
                 let _ = self.parent.send(&ToParent::Counters(totals), &[]);
             }
-            Received::Message(ToWorker::Gone { worker }, _) => self.service.counters.clear_row(worker),
+            Received::Message(ToWorker::Gone { worker, moment, crashed }, _) => {
+                self.service.worker_died(worker, moment, crashed);
+                self.count_connections_again();
+            }
             Received::Nothing => {}
             Received::Ended => return Ok(false),
             Received::Message(ToWorker::Listen { .. }, _) | Received::Malformed => return Err(io::ErrorKind::InvalidData.into()),
         }
         Ok(true)
+    }
+
+    /// An epoch of the table of clients has begun: what is open here is entered anew.
+    fn count_connections_again(&mut self) {
+        for (_, connection) in &mut self.connections {
+            connection.seat = connection.seat.and_then(|seat| self.service.clients.enter_again(seat, self.service.clock.now));
+        }
     }
 
     /// Accepts no more, closes what is idle if it should, and gives the rest until its deadline.
@@ -265,10 +280,12 @@ impl Worker {
         };
         match socket::accept(listener.as_fd()) {
             Ok((connection, client)) => {
+                // Closed at once, if it is one too many.
+                let Some(admitted) = self.service.admit(client) else { return };
                 self.serial = self.serial.wrapping_add(1);
                 let deadline = self.service.clock.now + millis(self.service.limits.header_timeout);
                 let visit = self.visit(&connection, client, gate);
-                let index = self.connections.insert(Connection::new(connection, visit, self.serial, deadline));
+                let index = self.connections.insert(Connection::new(connection, visit, admitted, self.serial, deadline));
                 self.gauges[Gauge::Reading as usize] += 1;
                 self.service.counters.count(Counter::Accepted, 1);
                 self.drive(pack(index, self.serial));
@@ -325,6 +342,7 @@ impl Worker {
         let Some((index, connection)) = find(&mut self.connections, token) else {
             return;
         };
+        self.service.clients.handles(connection.client);
         let fate = connection.drive(&mut self.service, &mut self.buffer);
         self.settle(index, token, fate);
     }
@@ -341,12 +359,14 @@ impl Worker {
             let Some((index, connection)) = find(&mut self.connections, token) else {
                 continue;
             };
+            self.service.clients.handles(connection.client);
             let fate = connection.resume(&mut self.service, &mut self.buffer);
             self.settle(index, token, fate);
         }
     }
 
     fn settle(&mut self, index: usize, token: u64, fate: Fate) {
+        self.service.clients.handles(None);
         // What a connection made and could not send is its own by now.
         self.service.out.clear();
         if self.service.out.capacity() > OUT_KEPT {
@@ -400,6 +420,9 @@ impl Worker {
     fn close(&mut self, index: usize) {
         if let Some(mut connection) = self.connections.try_remove(index) {
             self.gauges[connection.gauge as usize] -= 1;
+            if let Some(seat) = connection.seat {
+                self.service.clients.leave(seat);
+            }
             connection.abandon(&mut self.service);
         }
         if self.accept_again.is_some() {

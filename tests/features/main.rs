@@ -13,6 +13,7 @@ mod support;
 mod access_log;
 mod bound_sites;
 mod check;
+mod clients;
 mod conditional;
 mod configuration;
 mod error_log;

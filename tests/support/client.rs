@@ -73,7 +73,10 @@ impl Client {
     }
 
     pub(crate) fn try_connect(address: SocketAddr) -> std::io::Result<Self> {
-        let stream = TcpStream::connect_timeout(&address, PATIENCE)?;
+        Self::of(TcpStream::connect_timeout(&address, PATIENCE)?)
+    }
+
+    pub(crate) fn of(stream: TcpStream) -> std::io::Result<Self> {
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
         stream.set_nodelay(true)?;

@@ -6,6 +6,7 @@
 mod access_line;
 mod client;
 mod configuration;
+mod network;
 mod processes;
 mod root;
 mod server;
@@ -13,6 +14,7 @@ mod server;
 pub(crate) use access_line::AccessLine;
 pub(crate) use client::{Client, Response, request};
 pub(crate) use configuration::Configuration;
+pub(crate) use network::own_network;
 pub(crate) use processes::{Process, children_of, is_alive, signal, status_field};
 pub(crate) use root::Root;
 pub(crate) use server::{Ended, Launch, Server, free_port};

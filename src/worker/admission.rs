@@ -1,0 +1,81 @@
+//! Who is let in: the limits of one client over all workers, and what is said of those that are refused.
+//!
+//! Runs in the worker, as a part of [`Service`]; makes no system call but for its log lines, of which there is one a second at most.
+
+use super::answer::Service;
+use super::clients::{Client, Entry, Seat};
+use crate::config::Level;
+use crate::ipc::counters::Counter;
+use crate::sys::socket::UNIX_PEER;
+use std::net::IpAddr;
+
+/// How a connection was let in.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Admitted {
+    /// Who has to answer for it; `None`: its peer is exempt.
+    pub(super) client: Option<Client>,
+    /// Where it is counted.
+    pub(super) seat: Option<Seat>,
+}
+
+impl Service {
+    /// Lets a new connection in, or not.
+    pub(super) fn admit(&mut self, peer: IpAddr) -> Option<Admitted> {
+        if is_exempt(peer) {
+            return Some(Admitted { client: None, seat: None });
+        }
+        let client = Client::of(peer);
+        let seat = match self.clients.enter(client, self.clock.now) {
+            Entry::Counted(seat) => Some(seat),
+            Entry::Uncounted => {
+                self.counters.count(Counter::Uncounted, 1);
+                None
+            }
+            Entry::TooMany => {
+                self.counters.count(Counter::ClientConnections, 1);
+                let most = self.limits.connections_per_client;
+                self.say_refused(|| format!("client {client} has {most} connections already: closed"));
+                return None;
+            }
+            Entry::Penalised(milliseconds) => {
+                self.counters.count(Counter::Penalised, 1);
+                self.say_refused(|| {
+                    format!("client {client} is refused for {} s more: a request of it ended a worker", milliseconds.div_ceil(1000))
+                });
+                return None;
+            }
+        };
+        Some(Admitted { client: Some(client), seat })
+    }
+
+    /// A worker has died: what it counted is not there any more, and whoever made it crash is refused for a while.
+    pub(super) fn worker_died(&mut self, number: u16, moment: u64, crashed: bool) {
+        self.counters.clear_row(number);
+        if let Some((client, length)) = self.clients.worker_died(number, moment, crashed, self.clock.now) {
+            let text = format!("client {client} is refused for {} s: a worker died while it handled a request of it", length / 1000);
+            self.log.error(Level::Warning, &text);
+        }
+    }
+
+    /// One line a second, with the number of those that got none: a flood shall not fill the log.
+    fn say_refused(&mut self, text: impl FnOnce() -> String) {
+        if self.clock.now.saturating_sub(self.refusals.said) < REFUSALS_MS {
+            self.refusals.unsaid += 1;
+            return;
+        }
+        let more = match std::mem::take(&mut self.refusals.unsaid) {
+            0 => String::new(),
+            unsaid => format!(" ({unsaid} more connections or requests were refused since the last such line)"),
+        };
+        self.refusals.said = self.clock.now;
+        self.log.error(Level::Warning, &format!("{}{more}", text()));
+    }
+}
+
+/// Whether a peer stands for more than one client: programs of this machine, whoever comes to a socket with a path.
+fn is_exempt(peer: IpAddr) -> bool {
+    peer.is_loopback() || peer == UNIX_PEER
+}
+
+/// How often refusals are told of.
+const REFUSALS_MS: u64 = 1_000;
