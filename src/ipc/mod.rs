@@ -9,10 +9,12 @@
 
 pub mod birth;
 mod channel;
+pub mod clients;
 pub mod control;
 pub mod counters;
 pub mod lines;
 pub mod messages;
+pub mod status;
 pub mod syslog;
 
 pub use channel::{Channel, Received};

@@ -1,10 +1,9 @@
 //! The control socket: an administrator's orders, a few at a time, each answered once.
 
 use crate::config::Server;
-use crate::ipc::control::{self, Order};
-use crate::sys::epoll::{Interest, Poller};
-use crate::sys::{pid_file, socket};
-use std::io;
+use crate::ipc::clients::Clients;
+use crate::sys::epoll::Poller;
+use crate::sys::{clock, pid_file, socket};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
@@ -24,10 +23,7 @@ pub(super) fn leave_out_of_reach(server: &mut Server, rootless: bool) -> bool {
 #[derive(Default)]
 pub(super) struct Control {
     listener: Option<(OwnedFd, PathBuf)>,
-    /// Each with its number: that of its place, plus a multiple of [`CLIENTS_MAX`] which changes with each one that takes it,
-    /// so that nobody gets the answer of one who has gone.
-    clients: [Option<(u64, OwnedFd)>; CLIENTS_MAX],
-    taken: u64,
+    pub(super) clients: Clients,
 }
 
 /// Who asked for the status, and until when a worker may answer.
@@ -46,65 +42,18 @@ impl Control {
         let fault = |fault: String| format!("control socket \"{}\": {fault}", path.display());
         pid_file::prepare_directory(path).map_err(fault)?;
         let listener = inherited.map_or_else(|| socket::listen_local(path), Ok).map_err(|errno| fault(errno.to_string()))?;
-        Ok(Control { listener: Some((listener, path.to_owned())), clients: Default::default(), taken: 0 })
+        Ok(Control { listener: Some((listener, path.to_owned())), clients: Clients::default() })
     }
 
     pub(super) fn listener(&self) -> Option<BorrowedFd<'_>> {
         self.listener.as_ref().map(|(listener, _)| listener.as_fd())
     }
 
-    /// Accepts one client, whose token becomes `tokens` and its number, below [`NUMBERS`]; one too many is turned away.
+    /// Accepts one client, whose token becomes `tokens` and its number.
     pub(super) fn accept(&mut self, poller: &Poller, tokens: u64) {
-        let Some(Ok(client)) = self.listener.as_ref().map(|(listener, _)| socket::accept_local(listener)) else {
-            return;
-        };
-        let Some((place, free)) = (0..).zip(&mut self.clients).find(|(_, client)| client.is_none()) else {
-            return;
-        };
-        self.taken += 1;
-        let number = (self.taken * PLACES + place) % NUMBERS;
-        if poller.add(&client, Interest::Input, tokens + number).is_ok() {
-            *free = Some((number, client));
+        if let Some(Ok(client)) = self.listener.as_ref().map(|(listener, _)| socket::accept_local(listener)) {
+            self.clients.admit(client, poller, tokens, clock::monotonic_ms());
         }
-    }
-
-    /// The order of a client; what is no order, or the client's end, ends the connection.
-    pub(super) fn receive(&mut self, client: u64) -> Option<Order> {
-        let place = self.place(client)?;
-        let mut buffer = [0; 16];
-        let (_, socket) = place.as_ref()?;
-        let result = socket::receive_packet(socket, &mut buffer);
-        if matches!(&result, Err(fault) if fault.kind() == io::ErrorKind::WouldBlock) {
-            return None;
-        }
-        let order = result.ok().and_then(|length| Order::decode(buffer.get(..length)?));
-        if order.is_none() {
-            *place = None;
-        }
-        order
-    }
-
-    /// Answers a client and ends its connection. One that does not take its answer loses it: nothing waits for it.
-    pub(super) fn answer(&mut self, client: u64, outcome: &Result<String, String>) {
-        let Some((_, client)) = self.place(client).and_then(Option::take) else {
-            return;
-        };
-        for packet in control::packets(outcome) {
-            if socket::send_packet(&client, &packet).is_err() {
-                return;
-            }
-        }
-    }
-
-    /// Where a client is, unless it has gone.
-    fn place(&mut self, client: u64) -> Option<&mut Option<(u64, OwnedFd)>> {
-        let is_it = |place: &&mut Option<(u64, OwnedFd)>| place.as_ref().is_some_and(|(number, _)| *number == client);
-        self.clients.iter_mut().find(is_it)
-    }
-
-    /// Answers everyone who is still connected: the service ends.
-    pub(super) fn answer_all(&mut self, outcome: &Result<String, String>) {
-        (0..NUMBERS).for_each(|client| self.answer(client, outcome));
     }
 }
 
@@ -115,10 +64,3 @@ impl Drop for Control {
         }
     }
 }
-
-/// Clients at a time.
-const CLIENTS_MAX: usize = 16;
-const PLACES: u64 = 16;
-
-/// Numbers of clients: so many tokens lie free for them.
-const NUMBERS: u64 = 15 * PLACES;

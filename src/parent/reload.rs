@@ -36,13 +36,13 @@ impl Supervisor {
         let pending = self.pending.take().map(|pending| pending.clients);
         let again = self.source.again.take();
         for client in pending.into_iter().chain(again).flatten() {
-            self.control.answer(client, &Err("the service is stopping".to_owned()));
+            self.control.clients.answer(client, &Err("the service is stopping".to_owned()));
         }
     }
 
     fn answer_reload(&mut self, clients: Vec<u64>, outcome: &Result<String, String>) {
         for client in clients {
-            self.control.answer(client, outcome);
+            self.control.clients.answer(client, outcome);
         }
         self.tell_manager();
     }

@@ -5,6 +5,7 @@ use super::generation::{Generation, Phase};
 use super::supervise::Supervisor;
 use crate::ipc::counters::Totals;
 use crate::ipc::messages::ToWorker;
+use crate::ipc::status::{GenerationStatus, Status};
 use crate::sys::{clock, process};
 
 impl Supervisor {
@@ -22,58 +23,32 @@ impl Supervisor {
     }
 
     /// Answers everyone who waits.
-    pub(super) fn answer_status(&mut self, totals: Option<&Totals>) {
+    pub(super) fn answer_status(&mut self, totals: Option<Totals>) {
+        let status = Status {
+            parent: process::own_id(),
+            restarts: self.restarts,
+            lost_lines: self.lost_lines,
+            generations: self.generations.iter().filter(|generation| generation.number > 0).map(of).collect(),
+            totals,
+        };
         for asked in std::mem::take(&mut self.asked) {
-            let text = if asked.json { self.status_json(totals) } else { self.status_text(totals) };
-            self.control.answer(asked.client, &Ok(text));
+            let text = if asked.json { status.json() } else { status.text() };
+            self.control.clients.answer(asked.client, &Ok(text));
         }
     }
-
-    fn status_text(&self, totals: Option<&Totals>) -> String {
-        let mut text = format!("parent {}, {} restarts, {} log lines lost\n", process::own_id(), self.restarts, self.lost_lines);
-        for generation in self.generations.iter().filter(|generation| generation.number > 0) {
-            let addresses = addresses(generation).join(" ");
-            let (number, state, pids) = (generation.number, state(generation), pids(generation, " "));
-            text.push_str(&format!("generation {number} {state}: workers {pids}, listening on {addresses}\n"));
-        }
-        text + &totals.map_or_else(|| "no worker answered".to_owned(), Totals::text)
-    }
-
-    fn status_json(&self, totals: Option<&Totals>) -> String {
-        let workers = self.generations.iter().filter(|generation| generation.number > 0);
-        let generations: Vec<String> = workers
-            .map(|generation| {
-                let addresses: Vec<String> = addresses(generation).iter().map(|address| format!("\"{address}\"")).collect();
-                let (number, state, pids) = (generation.number, state(generation), pids(generation, ","));
-                format!("{{\"generation\":{number},\"state\":\"{state}\",\"workers\":[{pids}],\"listen\":[{}]}}", addresses.join(","))
-            })
-            .collect();
-        let counters = totals.map_or_else(String::new, |totals| format!(",{}", totals.json_members()));
-        format!(
-            "{{\"pid\":{},\"restarts\":{},\"log_lines_unwritten\":{},\"generations\":[{}]{counters}}}",
-            process::own_id(),
-            self.restarts,
-            self.lost_lines,
-            generations.join(",")
-        )
-    }
 }
 
-fn state(generation: &Generation) -> &'static str {
-    match generation.phase {
-        Phase::Starting => "starting",
-        Phase::Serving => "serving",
-        Phase::Draining(_) => "draining",
+fn of(generation: &Generation) -> GenerationStatus {
+    GenerationStatus {
+        number: generation.number,
+        state: match generation.phase {
+            Phase::Starting => "starting",
+            Phase::Serving => "serving",
+            Phase::Draining(_) => "draining",
+        },
+        workers: generation.slots.iter().filter_map(|slot| slot.child.as_ref()).map(|child| child.pid).collect(),
+        addresses: generation.listeners.iter().map(|listener| listener.address().to_string()).collect(),
     }
-}
-
-fn addresses(generation: &Generation) -> Vec<String> {
-    generation.listeners.iter().map(|listener| listener.address().to_string()).collect()
-}
-
-fn pids(generation: &Generation, between: &str) -> String {
-    let pids: Vec<String> = generation.slots.iter().filter_map(|slot| slot.child.as_ref()).map(|child| child.pid.to_string()).collect();
-    pids.join(between)
 }
 
 /// How long a worker may take to answer.

@@ -145,11 +145,12 @@ impl Supervisor {
             self.end_overdue(now);
             self.generations.retain(|generation| !generation.is_gone());
             if matches!(self.stopping, Stopping::Log(_)) && self.slots().all(|slot| slot.child.is_none()) {
-                self.control.answer_all(&Ok("stopped".to_owned()));
+                self.control.clients.answer_all(&Ok("stopped".to_owned()));
                 return 0;
             }
             self.watch();
             self.answer_overdue(now);
+            self.control.clients.end_silent(now);
             if let Err(why) = self.turn(self.next_moment(now)) {
                 self.logs.report.line(Level::Error, &why);
             }
@@ -195,12 +196,12 @@ impl Supervisor {
 
     /// Does what an administrator asked over the control socket, or says why not.
     fn take_order(&mut self, client: u64) {
-        match self.control.receive(client) {
+        match self.control.clients.receive(client) {
             None => {}
             Some(Order::Reload) => self.reload(vec![client]),
             Some(Order::Reopen) => {
                 let outcome = self.reopen();
-                self.control.answer(client, &outcome.map(|()| "log files reopened".to_owned()));
+                self.control.clients.answer(client, &outcome.map(|()| "log files reopened".to_owned()));
             }
             Some(Order::Stop) => {
                 // Answered by the end of the connection, when nothing of the service is left.
@@ -281,7 +282,7 @@ impl Supervisor {
                 Ok(())
             }
             Received::Message(ToParent::Counters(totals), _) if role == Role::Worker => {
-                self.answer_status(Some(&totals));
+                self.answer_status(Some(totals));
                 Ok(())
             }
             Received::Message(ToParent::NoSyslog, _) if role == Role::Log => self.give_syslog(),
@@ -485,7 +486,8 @@ impl Supervisor {
         let beat = self.manager.next_beat();
         let watch = (self.stopping == Stopping::No).then_some(now + self.source.watch_ms());
         let status = self.asked.first().map(|asked| asked.until);
-        starts.chain(stuck).chain(again).chain(watch).chain(status).chain(beat).min().unwrap_or(u64::MAX)
+        let silent = self.control.clients.next_end();
+        starts.chain(stuck).chain(again).chain(watch).chain(status).chain(silent).chain(beat).min().unwrap_or(u64::MAX)
     }
 
     /// Sends a message to one worker that serves, whichever takes it.

@@ -16,6 +16,7 @@ mod check;
 mod clients;
 mod conditional;
 mod configuration;
+mod control_socket;
 mod error_log;
 mod explain;
 mod faults;

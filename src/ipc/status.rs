@@ -1,0 +1,91 @@
+//! What `anchorite status` shows: made by the parent of what it knows itself and of the counters of a worker that answers.
+
+use super::counters::Totals;
+
+/// The state of a service.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Status {
+    pub parent: i32,
+    /// Processes that were replaced after they died, and log lines that were lost.
+    pub restarts: u32,
+    pub lost_lines: u64,
+    pub generations: Vec<GenerationStatus>,
+    /// `None`: no worker answered.
+    pub totals: Option<Totals>,
+}
+
+/// The workers of one reading of the configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GenerationStatus {
+    pub number: u32,
+    /// "starting", "serving" or "draining"
+    pub state: &'static str,
+    pub workers: Vec<i32>,
+    pub addresses: Vec<String>,
+}
+
+impl Status {
+    /// For people.
+    pub fn text(&self) -> String {
+        let mut text = format!("parent {}, {} restarts, {} log lines lost\n", self.parent, self.restarts, self.lost_lines);
+        for GenerationStatus { number, state, workers, addresses } in &self.generations {
+            let (workers, addresses) = (joined(workers, " "), addresses.join(" "));
+            text.push_str(&format!("generation {number} {state}: workers {workers}, listening on {addresses}\n"));
+        }
+        text + &self.totals.as_ref().map_or_else(|| "no worker answered".to_owned(), Totals::text)
+    }
+
+    /// For machines: a JSON object.
+    pub fn json(&self) -> String {
+        let generations: Vec<String> = self.generations.iter().map(GenerationStatus::json).collect();
+        let counters = self.totals.as_ref().map_or_else(String::new, |totals| format!(",{}", totals.json_members()));
+        format!(
+            "{{\"pid\":{},\"restarts\":{},\"log_lines_unwritten\":{},\"generations\":[{}]{counters}}}",
+            self.parent,
+            self.restarts,
+            self.lost_lines,
+            generations.join(",")
+        )
+    }
+}
+
+impl GenerationStatus {
+    fn json(&self) -> String {
+        let GenerationStatus { number, state, workers, addresses } = self;
+        let addresses: Vec<String> = addresses.iter().map(|address| format!("\"{address}\"")).collect();
+        let (workers, addresses) = (joined(workers, ","), addresses.join(","));
+        format!("{{\"generation\":{number},\"state\":\"{state}\",\"workers\":[{workers}],\"listen\":[{addresses}]}}")
+    }
+}
+
+fn joined(pids: &[i32], between: &str) -> String {
+    pids.iter().map(i32::to_string).collect::<Vec<_>>().join(between)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn people_and_machines_are_told_the_same() {
+        let generation = GenerationStatus {
+            number: 3,
+            state: "serving",
+            workers: vec![7, 8],
+            addresses: vec!["127.0.0.1:80".to_owned(), "unix:/run/x.sock".to_owned()],
+        };
+        let mut status = Status { parent: 6, restarts: 1, lost_lines: 2, generations: vec![generation], totals: None };
+        assert_eq!(
+            status.text(),
+            "parent 6, 1 restarts, 2 log lines lost\n\
+             generation 3 serving: workers 7 8, listening on 127.0.0.1:80 unix:/run/x.sock\nno worker answered"
+        );
+        assert_eq!(
+            status.json(),
+            "{\"pid\":6,\"restarts\":1,\"log_lines_unwritten\":2,\"generations\":[{\"generation\":3,\"state\":\"serving\",\
+             \"workers\":[7,8],\"listen\":[\"127.0.0.1:80\",\"unix:/run/x.sock\"]}]}"
+        );
+        status.totals = Some(Totals::default());
+        assert!(status.text().contains("connections now: 0 reading") && status.json().contains("}],\"connections_reading\":0,"));
+    }
+}
