@@ -2,7 +2,7 @@
 //!
 //! Every architecture's files are compiled on every build, so a name that one of them does not know fails at once; only
 //! the filters of the target are written to `$OUT_DIR/policy.rs`, which `src/sys/policy.rs` includes. Nothing of this is
-//! parsed or merged at run time.
+//! parsed or merged at run time. The names of all system calls of the target go there too, for the error log.
 
 use seccompiler::{BpfProgram, TargetArch};
 use serde::Deserialize;
@@ -107,6 +107,7 @@ fn main() -> Result<()> {
         let filters = of_target.ok_or_else(|| format!("no seccomp policy for the architecture \"{target}\""))?;
         write_role(&mut source, &role, &stanza, &filters)?;
     }
+    write_calls(&mut source, &target)?;
     fs::write(Path::new(&env::var("OUT_DIR")?).join("policy.rs"), source)?;
     Ok(())
 }
@@ -233,6 +234,16 @@ fn write_role(out: &mut String, role: &str, stanza: &Stanza, filters: &Filters) 
         writeln!(out, "],")?;
     }
     writeln!(out, "}};")?;
+    Ok(())
+}
+
+/// Writes number and name of every system call of the target.
+fn write_calls(out: &mut String, target: &str) -> Result<()> {
+    let calls: Vec<(i32, &str)> = match target {
+        "x86_64" => syscalls::x86_64::Sysno::iter().map(|call| (call.id(), call.name())).collect(),
+        _ => syscalls::aarch64::Sysno::iter().map(|call| (call.id(), call.name())).collect(),
+    };
+    writeln!(out, "pub(super) static CALLS: &[(u32, &str)] = &{calls:?};")?;
     Ok(())
 }
 

@@ -5,6 +5,7 @@
 //! of its own, so that the sender of an error line is known, one that sends too many is cut off alone, and a malformed packet
 //! ends its sender. What cannot be written is dropped and counted; every batch tries again.
 
+use super::refusals::Refusals;
 use super::sink::{Loss, Sink};
 use crate::config::{Level, LogSlice, SYSLOG};
 use crate::ipc::birth::{self, Born};
@@ -14,6 +15,7 @@ use crate::ipc::{Channel, Received};
 use crate::role::Role;
 use crate::sys::clock;
 use crate::sys::epoll::Interest;
+use crate::sys::kernel_log::KernelLog;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
@@ -50,6 +52,7 @@ struct Log {
     /// When the loss was last reported, and a new socket asked for, in monotonic milliseconds.
     reported: Option<u64>,
     asked: Option<u64>,
+    refusals: Refusals,
     stopping: bool,
 }
 
@@ -64,11 +67,12 @@ struct Sender {
 }
 
 impl Log {
-    fn new(born: Born<LogSlice>) -> io::Result<Log> {
+    fn new(mut born: Born<LogSlice>) -> io::Result<Log> {
         born.poller.add(&born.parent, Interest::Input, PARENT)?;
         birth::report_ready(&born.parent, &born.confined)?;
         Ok(Log {
             level: born.slice.level,
+            refusals: Refusals::new(KernelLog::new(born.kernel_log.take(), born.cell.identity.uid)),
             born,
             sinks: BTreeMap::new(),
             fresh: BTreeSet::new(),
@@ -99,6 +103,9 @@ impl Log {
             let now = clock::monotonic_ms();
             self.report_suppressed(now);
             self.report_loss(now);
+            for line in self.refusals.look(now) {
+                self.append_error(Level::Error, "log", line.as_bytes());
+            }
         }
         // The last word: whatever was not yet due.
         self.reported = None;
@@ -111,7 +118,7 @@ impl Log {
         let now = clock::monotonic_ms();
         let suppressing = self.senders.values().filter(|sender| sender.suppressed > 0);
         let loss = (self.lost > 0).then(|| self.reported.map_or(now, |reported| reported + REPORT_MS));
-        let due = suppressing.map(|sender| sender.since + SECOND_MS).chain(loss).min();
+        let due = suppressing.map(|sender| sender.since + SECOND_MS).chain(loss).chain(self.refusals.due(now)).min();
         due.map(|moment| moment.saturating_sub(now))
     }
 
@@ -143,6 +150,7 @@ impl Log {
                         self.next_token += 1;
                     }
                 }
+                Received::Message(ToLog::Refused { pid }, _) => self.refusals.want(pid, clock::monotonic_ms()),
                 Received::Message(ToLog::Stop, _) => self.stopping = true,
                 Received::Nothing => return Ok(true),
                 // Told to stop, it outlives the parent's end, as when the program is replaced: the channels still hold lines. Should
@@ -237,7 +245,7 @@ impl Log {
             self.tell_suppressed(worker, suppressed);
         }
         if !is_too_many {
-            self.append_error(level, worker, text);
+            self.append_error(level, &sender_of(worker), text);
         }
     }
 
@@ -256,17 +264,16 @@ impl Log {
 
     fn tell_suppressed(&mut self, worker: u16, suppressed: u32) {
         let text = format!("{suppressed} more lines of this worker were suppressed, beyond {ERRORS_PER_SECOND} a second");
-        self.append_error(Level::Warning, worker, text.as_bytes());
+        self.append_error(Level::Warning, &sender_of(worker), text.as_bytes());
     }
 
-    fn append_error(&mut self, level: Level, worker: u16, text: &[u8]) {
-        let sender = format!("worker {worker}");
+    fn append_error(&mut self, level: Level, sender: &str, text: &[u8]) {
         if self.error == SYSLOG {
             // It adds time and level itself.
             let line = [sender.as_bytes(), b": ", text, b"\n"].concat();
             self.append(SYSLOG, level, &line);
         } else {
-            self.append(self.error, level, &lines::error_line(level, &sender, text));
+            self.append(self.error, level, &lines::error_line(level, sender, text));
         }
     }
 
@@ -304,6 +311,11 @@ impl Log {
         // Not at once again in either case: a parent that is behind is not helped by being asked.
         self.reported = Some(now);
     }
+}
+
+/// How a worker is named in its error lines.
+fn sender_of(worker: u16) -> String {
+    format!("worker {worker}")
 }
 
 /// Token of the parent's channel.

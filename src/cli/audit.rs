@@ -3,6 +3,7 @@
 //! Everything is read from `/proc`; nothing is asked of the service itself, so a process that lies cannot lie here. Read-only.
 
 use crate::role::{Layer, Role};
+use crate::sys::kernel_log;
 use crate::sys::policy::Policy;
 use crate::sys::privilege::Identity;
 use crate::sys::proc::{self, CAPABILITY_SETS, Status};
@@ -167,9 +168,10 @@ fn unexpected(role: Role, number: i32, target: &Path) -> Option<&'static str> {
     }
     let is_path = kind.starts_with('/') && !is("/dev/") && !is("/proc/") && !is("/sys/");
     match role {
-        // Document roots and files beneath them, as seen from inside the jail, and log files.
+        // Document roots and files beneath them, as seen from inside the jail, and log files; the kernel's log.
         Role::Worker => (!is_path).then_some("is of a kind that this role may not hold"),
-        Role::Log => (!is_path && !is("/dev/null") && !is("/dev/pts/") && !is("/dev/tty") && !is("pipe:[")).then_some("is no log"),
+        Role::Log => (!is_path && kind != kernel_log::PATH && !is("/dev/null") && !is("/dev/pts/") && !is("/dev/tty") && !is("pipe:["))
+            .then_some("is no log"),
         Role::Parent => None,
     }
 }

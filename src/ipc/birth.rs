@@ -10,7 +10,7 @@ use crate::sys::epoll::Poller;
 use crate::sys::shared::Shared;
 use crate::sys::{clock, memory, panic, process, proof, socket, title};
 use serde::de::DeserializeOwned;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 /// A role that is confined and may begin.
 pub struct Born<S> {
@@ -25,6 +25,8 @@ pub struct Born<S> {
     /// For workers: the way to `log`, and the memory that they share.
     pub log: Option<Channel>,
     pub shared: Option<Shared>,
+    /// For `log`: the kernel's log, where it can be read.
+    pub kernel_log: Option<OwnedFd>,
 }
 
 /// Descriptor numbers at which the parent places what a role is given.
@@ -32,6 +34,9 @@ pub const PARENT_CHANNEL: i32 = process::FIRST_GIVEN;
 pub const SLICE: i32 = PARENT_CHANNEL + 1;
 pub const LOG_CHANNEL: i32 = SLICE + 1;
 pub const COUNTERS: i32 = LOG_CHANNEL + 1;
+
+/// For `log`, in place of the channel to itself; perhaps not there.
+pub const KERNEL_LOG: i32 = LOG_CHANNEL;
 
 /// Brings the role to life. `None`: the process has nothing more to do and must exit with the status.
 ///
@@ -89,7 +94,11 @@ fn take<S: DeserializeOwned>(role: Role, parent: Channel) -> Result<Born<S>, (Ch
         } else {
             None
         };
-        let log = if cell.last_descriptor >= LOG_CHANNEL { socket::inherited(LOG_CHANNEL).ok().map(Channel::from) } else { None };
+        let (log, kernel_log) = match role {
+            Role::Worker => (socket::inherited(LOG_CHANNEL).ok().map(Channel::from), None),
+            Role::Log => (None, socket::inherited(KERNEL_LOG).ok()),
+            Role::Parent => (None, None),
+        };
         if let Some(log) = &log {
             panic::send_to(log.as_fd().as_raw_fd());
         }
@@ -98,11 +107,11 @@ fn take<S: DeserializeOwned>(role: Role, parent: Channel) -> Result<Born<S>, (Ch
         clock::load_zone();
         let descriptors = usize::try_from(process::file_limit()).unwrap_or(usize::MAX);
         let confined = confine::enter(&cell).map_err(|fault| format!("step {}: {}", fault.step, fault.why))?;
-        Ok((confined, cell, slice, log, shared, descriptors, poller))
+        Ok((confined, cell, slice, log, shared, kernel_log, descriptors, poller))
     })();
     match outcome {
-        Ok((confined, cell, slice, log, shared, descriptors, poller)) => {
-            Ok(Born { confined, cell, slice, descriptors, parent, poller, log, shared })
+        Ok((confined, cell, slice, log, shared, kernel_log, descriptors, poller)) => {
+            Ok(Born { confined, cell, slice, descriptors, parent, poller, log, shared, kernel_log })
         }
         Err(why) => Err((parent, why)),
     }

@@ -48,6 +48,8 @@ pub enum ToLog {
     Syslog,
     /// The channel of a worker.
     Channel { worker: u16 },
+    /// A process was ended by SIGSYS: say for which system call, from the kernel's log.
+    Refused { pid: u32 },
     /// Write what the channels still hold, then exit.
     Stop,
 }
@@ -137,6 +139,10 @@ impl Message for ToLog {
                 packet.extend(error.to_le_bytes());
             }
             ToLog::Syslog => packet.push(5),
+            ToLog::Refused { pid } => {
+                packet.push(6);
+                packet.extend(pid.to_le_bytes());
+            }
         }
     }
 
@@ -152,6 +158,7 @@ impl Message for ToLog {
                 Some(ToLog::InForce { level: lines::level(level)?, shared: shared == 1, error: u16::from_le_bytes([a, b]) })
             }
             [5] => Some(ToLog::Syslog),
+            [6, a, b, c, d] => Some(ToLog::Refused { pid: u32::from_le_bytes([a, b, c, d]) }),
             _ => None,
         }
     }
@@ -160,7 +167,7 @@ impl Message for ToLog {
         match self {
             ToLog::Files { numbers } => numbers.len(),
             ToLog::Channel { .. } | ToLog::Syslog => 1,
-            ToLog::InForce { .. } | ToLog::Stop => 0,
+            ToLog::InForce { .. } | ToLog::Refused { .. } | ToLog::Stop => 0,
         }
     }
 }
@@ -284,6 +291,7 @@ mod tests {
             ToLog::InForce { level: Level::Debug, error: 700, shared: true },
             ToLog::Channel { worker: 300 },
             ToLog::Syslog,
+            ToLog::Refused { pid: 70_000 },
             ToLog::Stop,
         ]);
         round_trip(&[

@@ -108,7 +108,7 @@ impl Cells {
             proof,
             number,
             parent: process::own_id(),
-            last_descriptor: if is_worker { birth::COUNTERS } else { birth::SLICE },
+            last_descriptor: if is_worker { birth::COUNTERS } else { birth::KERNEL_LOG },
         }
     }
 }

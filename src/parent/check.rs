@@ -10,7 +10,7 @@ use super::start::identity;
 use crate::config::{Config, Listen, LogNumbers, LogTarget};
 use crate::sys::privilege::Identity;
 use crate::sys::process::{self, Executable};
-use crate::sys::{log_file, pid_file, shared, socket};
+use crate::sys::{kernel_log, log_file, pid_file, shared, socket};
 use std::io;
 
 /// Every fault that would keep the service from starting or from serving; empty: none. `owned` says whether a running
@@ -68,6 +68,7 @@ fn try_roots(config: &mut Config, identity: Identity) -> Result<Vec<String>, Str
         executable: Executable::running().map_err(fault)?,
         null: socket::null().map_err(fault)?,
         counters: shared::create().map_err(fault)?,
+        kernel_log: kernel_log::open_at_end(),
         user_namespace: identity.rootless,
     };
     prove(&mut nursery, &cells).map(|proof| proof.unusable)

@@ -3,9 +3,10 @@
 use super::cell::Cells;
 use crate::ipc::Channel;
 use crate::role::{Layer, Role};
-use crate::sys::process::{self, Executable, Start};
+use crate::sys::process::{self, Ended, Executable, SIGSYS, Start};
 use crate::sys::verify::{self, Expected};
-use crate::sys::{clock, memory, proc};
+use crate::sys::{clock, kernel_log, memory, panic, proc};
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
 /// What starting a child takes.
@@ -14,6 +15,8 @@ pub(super) struct Nursery {
     pub(super) null: OwnedFd,
     /// What workers count in; never mapped here.
     pub(super) counters: OwnedFd,
+    /// What `log` reads, and nobody here: it holds what other programs and the network had the kernel say.
+    pub(super) kernel_log: io::Result<OwnedFd>,
     /// Start children in a user namespace of their own.
     pub(super) user_namespace: bool,
 }
@@ -58,8 +61,10 @@ impl Nursery {
         let slice = memory::sealed(&slice).map_err(|fault| format!("slice for {title}: {fault}"))?;
         let (ours, theirs) = Channel::pair().map_err(|fault| format!("channel to {title}: {fault}"))?;
         let mut given = vec![theirs.as_fd(), slice.as_fd()];
-        if let Some(log) = log {
-            given.extend([log.as_fd(), self.counters.as_fd()]);
+        match (log, &self.kernel_log) {
+            (Some(log), _) => given.extend([log.as_fd(), self.counters.as_fd()]),
+            (None, Ok(kernel_log)) => given.push(kernel_log.as_fd()),
+            (None, Err(_)) => {}
         }
         let title = format!("anchorite: {title}");
         let start = Start { title: &title, null: self.null.as_fd(), given: &given, user_namespace: self.user_namespace };
@@ -68,6 +73,20 @@ impl Nursery {
             if fault.step == process::USER_NAMESPACE { format!("{why}; {}", Layer::Namespaces.is_missing()) } else { why }
         })?;
         Ok(Child { pid, channel: ours, started_ms: clock::monotonic_ms(), state: State::Starting })
+    }
+
+    /// How a process ended. For which system call, `log` says in a line of its own, where the kernel's log can be read.
+    pub(super) fn describe(&self, ended: Ended) -> String {
+        const REFUSED: &str = "SIGSYS: it made a system call that its filter refuses";
+        match (ended, &self.kernel_log) {
+            (Ended::Exited(panic::EXIT_STATUS), _) => "panic (see the line before)".to_owned(),
+            (Ended::Signalled(SIGSYS), Ok(_)) => REFUSED.to_owned(),
+            (Ended::Signalled(SIGSYS), Err(fault)) => {
+                let path = kernel_log::PATH;
+                format!("{REFUSED}; which one stands in an audit record of type SECCOMP (1326): \"{path}\" is not to be had: {fault}")
+            }
+            (Ended::Exited(_) | Ended::Signalled(_), _) => ended.to_string(),
+        }
     }
 
     /// Whether a child is confined as its policy says, read from `/proc` and not from what it says of itself.

@@ -47,7 +47,18 @@ impl Supervisor {
             self.renew_log_channel(place)?;
             self.hand_over_log_end(place)?;
         }
+        self.tell_refused();
         Ok(())
+    }
+
+    /// Has `log` say for which system calls processes were ended, once it serves and if it can know.
+    pub(super) fn tell_refused(&mut self) {
+        if self.nursery.kernel_log.is_err() {
+            return self.refused.clear();
+        }
+        let Some(log) = self.slot(LOG).filter(|slot| slot.is_serving()).and_then(|slot| slot.child.as_ref()) else { return };
+        let left = self.refused.iter().copied().filter(|pid| log.channel.send(&ToLog::Refused { pid: *pid }, &[]).is_err());
+        self.refused = left.collect();
     }
 
     /// Hands the log files to `log`, in place of those it has.

@@ -17,7 +17,7 @@ use crate::sys::policy::Policy;
 use crate::sys::privilege::{self, Identity};
 use crate::sys::process::{self, Executable};
 use crate::sys::signal::Signals;
-use crate::sys::{clock, panic, proc, seccomp, shared, socket, title};
+use crate::sys::{clock, kernel_log, panic, proc, seccomp, shared, socket, title};
 use std::path::PathBuf;
 use std::rc::Rc;
 
@@ -85,12 +85,14 @@ fn start(mut config: Config, file: Option<PathBuf>, legacy: Option<&Legacy>, ann
     let identity = identity(&config)?;
     let program = legacy
         .map_or_else(|| Executable::path().map_err(|fault| format!("/proc/self/exe: {fault}")), |legacy| Ok((&legacy.program).into()))?;
-    let (before, control, counters, open) = match before {
-        Some(Inherited { listeners, workers, generation, counters, control }) => {
-            (Some((workers, generation)), control, Some(counters), listeners)
+    let (before, control, counters, kernel_log, open) = match before {
+        Some(Inherited { listeners, workers, generation, counters, control, kernel_log }) => {
+            (Some((workers, generation)), control, Some(counters), kernel_log, listeners)
         }
-        None => (None, None, None, handed_over.clone()),
+        None => (None, None, None, None, handed_over.clone()),
     };
+    // The program before had the right to open it, which is given up below.
+    let kernel_log = kernel_log.map_or_else(kernel_log::open_at_end, Ok);
     // One that is not there, as where the variable was left over, is no reason not to serve.
     let manager = Manager::open().inspect_err(|why| announce(why)).unwrap_or_default();
     let fixed = Fixed::of(&config);
@@ -110,7 +112,7 @@ fn start(mut config: Config, file: Option<PathBuf>, legacy: Option<&Legacy>, ann
     drop_privilege(identity, &first.cells.allow_missing, legacy.map(|legacy| legacy.filter))?;
 
     let counters = counters.filter(shared::fits).map_or_else(|| shared::create().map_err(|fault| format!("counters: {fault}")), Ok)?;
-    let mut nursery = Nursery { executable, null, counters, user_namespace: identity.rootless };
+    let mut nursery = Nursery { executable, null, counters, kernel_log, user_namespace: identity.rootless };
     let Proof { missing, unusable } = prove(&mut nursery, &first.cells)?;
     unusable.iter().for_each(|text| announce(text));
     set_title(&first.listeners, &missing);

@@ -14,12 +14,12 @@ use crate::ipc::control::Order;
 use crate::ipc::messages::{ToLog, ToParent, ToWorker};
 use crate::ipc::{Channel, Received, birth};
 use crate::role::{Layer, Role};
+use crate::sys::clock;
 use crate::sys::epoll::{Interest, Poller};
 use crate::sys::manager::Manager;
 use crate::sys::pid_file::PidFile;
-use crate::sys::process::{self, Ended};
+use crate::sys::process::{self, Ended, SIGSYS};
 use crate::sys::signal::{Arrived, Signals};
-use crate::sys::{clock, panic};
 use std::os::fd::{AsFd, BorrowedFd};
 
 /// The parent once it serves.
@@ -43,6 +43,8 @@ pub(super) struct Supervisor {
     pub(super) pending: Option<Pending>,
     /// Who waits for the counters.
     pub(super) asked: Vec<Asked>,
+    /// Processes that were ended by SIGSYS, until `log` is told.
+    pub(super) refused: Vec<u32>,
     /// Processes that were replaced after they died, and log lines that were lost.
     pub(super) restarts: u32,
     pub(super) lost_lines: u64,
@@ -104,6 +106,7 @@ impl Supervisor {
             next_generation: 1,
             pending: None,
             asked: Vec::new(),
+            refused: Vec::new(),
             restarts: 0,
             lost_lines: 0,
             last_death: 0,
@@ -183,6 +186,7 @@ impl Supervisor {
                     while let Some((pid, ended)) = process::reap() {
                         self.bury(pid, ended)?;
                     }
+                    self.tell_refused();
                 }
                 Arrived::Stop => self.stop(STOP_GRACE_MS),
                 Arrived::Drain => self.stop(self.current().map_or(STOP_GRACE_MS, |generation| generation.drain_ms)),
@@ -349,6 +353,10 @@ impl Supervisor {
         let Some(place) = self.places(|slot| slot.child.as_ref().is_some_and(|child| child.pid == pid)).pop() else {
             return Ok(());
         };
+        let how = self.nursery.describe(ended);
+        if ended == Ended::Signalled(SIGSYS) {
+            self.refused.push(pid.unsigned_abs());
+        }
         let starting = self.is_starting(place.generation);
         let replace = self.stopping == Stopping::No
             && self.generations.iter().any(|known| known.number == place.generation && known.phase == Phase::Serving);
@@ -361,7 +369,7 @@ impl Supervisor {
             Received::Message(ToParent::Failed { why }, _) if child.state == State::Starting => Some(format!("did not start: {why}")),
             Received::Message(..) | Received::Nothing | Received::Ended | Received::Malformed => None,
         };
-        let why = format!("{} (pid {pid}) {}", slot.name(), said.unwrap_or_else(|| format!("ended: {}", describe(ended))));
+        let why = format!("{} (pid {pid}) {}", slot.name(), said.unwrap_or_else(|| format!("ended: {how}")));
         let lived = now.saturating_sub(child.started_ms);
         let delay = replace.then(|| slot.next_delay(lived));
         slot.next_start = delay.map(|delay| now + delay);
@@ -546,14 +554,6 @@ impl Place {
     }
 }
 
-fn describe(ended: Ended) -> String {
-    match ended {
-        Ended::Exited(panic::EXIT_STATUS) => "panic (see the line before)".to_owned(),
-        Ended::Signalled(SIGSYS) => "SIGSYS: it made a system call that its filter refuses (see the kernel log)".to_owned(),
-        Ended::Exited(_) | Ended::Signalled(_) => ended.to_string(),
-    }
-}
-
 /// Where `log` stands.
 pub(super) const LOG: Place = Place { generation: 0, slot: 0 };
 
@@ -575,6 +575,3 @@ const KILL_AGAIN_MS: u64 = 20;
 
 /// Deaths without a survivor that are remembered: what they had open has been closed by the second.
 const UNTOLD_MAX: usize = 16;
-
-/// signal(7); the same number on every architecture here.
-const SIGSYS: i32 = 31;

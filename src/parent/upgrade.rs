@@ -34,6 +34,7 @@ pub(super) struct Legacy {
     generation: u32,
     counters: i32,
     control: Option<i32>,
+    kernel_log: Option<i32>,
     /// The old program, to go back to.
     executable: i32,
     /// Where the program and the configuration lie.
@@ -52,6 +53,7 @@ pub(super) struct Inherited {
     pub(super) generation: u32,
     pub(super) counters: OwnedFd,
     pub(super) control: Option<OwnedFd>,
+    pub(super) kernel_log: Option<OwnedFd>,
 }
 
 impl Legacy {
@@ -85,6 +87,7 @@ impl Legacy {
             generation: self.generation,
             counters: copy(&self.counters)?,
             control: self.control.as_ref().map(copy).transpose()?,
+            kernel_log: self.kernel_log.as_ref().map(copy).transpose()?,
         })
     }
 
@@ -116,7 +119,7 @@ impl Legacy {
     fn numbers(&self) -> Vec<i32> {
         let listeners = self.listeners.iter().map(|(_, number)| *number);
         let workers = self.workers.iter().map(|(_, number, _)| *number);
-        listeners.chain(workers).chain([self.counters, self.executable]).chain(self.control).collect()
+        listeners.chain(workers).chain([self.counters, self.executable]).chain(self.control).chain(self.kernel_log).collect()
     }
 }
 
@@ -165,6 +168,7 @@ impl Supervisor {
             generation: self.next_generation,
             counters: keep(self.nursery.counters.as_fd())?,
             control: self.control.listener().map(keep).transpose()?,
+            kernel_log: self.nursery.kernel_log.as_ref().ok().map(|log| keep(log.as_fd())).transpose()?,
             executable: keep(self.nursery.executable.as_fd())?,
             program: self.source.program.clone().into(),
             file: file.into(),

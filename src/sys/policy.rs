@@ -92,6 +92,11 @@ impl Policy {
     }
 }
 
+/// The name of a system call of this architecture.
+pub fn call_name(number: u32) -> Option<&'static str> {
+    compiled::CALLS.iter().find(|(known, _)| *known == number).map(|(_, name)| *name)
+}
+
 mod compiled {
     use super::{Argument, Call, Grant, Instruction, Limit, Policy, User};
     include!(concat!(env!("OUT_DIR"), "/policy.rs"));

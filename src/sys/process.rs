@@ -299,6 +299,9 @@ impl std::fmt::Display for Ended {
     }
 }
 
+/// What a filter sends (signal(7)); the same number on every architecture here.
+pub const SIGSYS: i32 = nix::libc::SIGSYS;
+
 /// The next child that has ended, if one has.
 pub fn reap() -> Option<(i32, Ended)> {
     match waitpid(None, Some(WaitPidFlag::WNOHANG)) {

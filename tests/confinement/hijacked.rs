@@ -92,7 +92,7 @@ impl Target {
         }
         self.goes_on(&killed);
         let errors = self.errors();
-        assert_eq!(errors.matches("SIGSYS").count(), killed.len(), "{errors}");
+        assert_eq!(errors.matches("ended: SIGSYS").count(), killed.len(), "{errors}");
         assert!(is_alive(parent));
         assert_eq!(self.server.log_process(), log);
     }

@@ -58,6 +58,8 @@ mod messages;
 mod parent;
 mod proc_facts;
 #[cfg(target_arch = "x86_64")]
+mod refusals;
+#[cfg(target_arch = "x86_64")]
 mod seccomp;
 #[cfg(target_arch = "x86_64")]
 mod steps;

@@ -233,7 +233,7 @@ macro_rules! numbers {
 
 #[rustfmt::skip]
 const NUMBERS: &[(&str, i64)] = numbers! {
-    epoll_wait SYS_epoll_wait, epoll_ctl SYS_epoll_ctl, accept4 SYS_accept4, getsockname SYS_getsockname, recvfrom SYS_recvfrom, write SYS_write,
+    epoll_wait SYS_epoll_wait, epoll_ctl SYS_epoll_ctl, accept4 SYS_accept4, getsockname SYS_getsockname, recvfrom SYS_recvfrom, read SYS_read, write SYS_write,
     writev SYS_writev, sendto SYS_sendto, sendfile SYS_sendfile, shutdown SYS_shutdown, close SYS_close, recvmsg SYS_recvmsg,
     openat2 SYS_openat2, newfstatat SYS_newfstatat, fstat SYS_fstat, pread64 SYS_pread64, readlinkat SYS_readlinkat,
     getdents64 SYS_getdents64, lseek SYS_lseek, fcntl SYS_fcntl, brk SYS_brk, mmap SYS_mmap, mprotect SYS_mprotect,
