@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::ops::Range;
 use std::path::PathBuf;
 
 /// Where connections are accepted.
@@ -69,7 +70,16 @@ pub(super) fn read(item: &Item<'_>, faults: &mut Faults<'_>) -> Vec<Listen> {
             None => taken.push((address, text)),
         }
     }
+    if let Some((_, first)) = taken.get(ADDRESSES_MAX) {
+        report_too_many(first.at.clone(), faults);
+    }
     taken.into_iter().map(|(address, _)| address).collect()
+}
+
+/// What stands at `at` is beyond the addresses that there may be.
+pub(super) fn report_too_many(at: Range<usize>, faults: &mut Faults<'_>) {
+    let what = format!("more than {ADDRESSES_MAX} addresses to listen on");
+    faults.report(at, what, "expected fewer, or one that takes connections to all of them, such as \"[::]:80\"");
 }
 
 fn read_one(text: &Text<'_>, faults: &mut Faults<'_>) -> Option<Listen> {
@@ -129,6 +139,9 @@ fn scope(address: SocketAddr) -> u32 {
         SocketAddr::V4(_) => 0,
     }
 }
+
+/// Addresses of one service, those of its sites included: a worker is handed all of them in one packet.
+pub const ADDRESSES_MAX: usize = 64;
 
 pub(super) const EXPECTED: &str = "a list of addresses with ports, such as [\"[::]:80\"]";
 pub(super) const HELP: &str =
@@ -215,5 +228,22 @@ mod tests {
         );
         let shown: Vec<String> = config.addresses().iter().map(ToString::to_string).collect();
         assert_eq!(shown, ["0.0.0.0:80", "[::1]:80", "unix:/u", "[::]:81"]);
+    }
+
+    #[test]
+    fn as_many_addresses_as_a_worker_can_be_handed_and_none_beyond() {
+        let list = |from: usize, to: usize| (from..to).map(|port| format!("\"127.0.0.1:{port}\"")).collect::<Vec<_>>().join(",\n");
+        let one = |to| said(&format!("listen = [\n{}]", list(1, to)));
+        assert_eq!(one(65), [""; 0]);
+        let help = "expected fewer, or one that takes connections to all of them, such as \"[::]:80\"";
+        assert_eq!(one(70), [format!("67:1: more than 64 addresses to listen on, {help}")]);
+        let both = |to| {
+            let (server, site) = (list(1, 61), list(100, to));
+            told(&format!(
+                "[server]\nlisten = [{server}]\n[[site]]\nroot = \"/a\"\n[[site]]\nname = \"b\"\nroot = \"/b\"\nlisten = [{site}]"
+            ))
+        };
+        assert_eq!(both(104), [""; 0]);
+        assert_eq!(both(105), [format!("67:1: more than 64 addresses to listen on, {help}")]);
     }
 }

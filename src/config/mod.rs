@@ -42,7 +42,7 @@ pub use crate::role::Layer;
 pub use diagnostic::{Diagnostic, Diagnostics, Place};
 pub use directories::{Base, directories};
 pub use dump::dump;
-pub use listen::Listen;
+pub use listen::{ADDRESSES_MAX, Listen};
 pub use locate::control_socket;
 pub use log_table::{LogNumbers, NUMBERS_MAX, SYSLOG};
 pub use names::known_keys;

@@ -18,11 +18,13 @@ pub(super) fn read(top: &Table<'_>, server: &Server, shown: &mut Shown, faults: 
         faults.report_missing(0..0, "no site is configured", "expected at least one [[site]] with a \"root\"");
     }
     let (mut taken, mut regexes) = (Taken::new(), Regexes::new());
-    let mut sites = Vec::new();
+    let mut sites: Vec<Site> = Vec::new();
+    let mut last = None;
     for table in &tables {
         let mut site = with_defaults(PathBuf::new());
         if let Some(item) = table.item("listen", faults) {
             site.listen = listen::read(&item, faults);
+            last = Some(item.key_at);
         }
         let listen = if site.listen.is_empty() { &server.listen } else { &site.listen };
         site.name = read_names(table, listen, &mut taken, faults).unwrap_or(site.name);
@@ -31,7 +33,17 @@ pub(super) fn read(top: &Table<'_>, server: &Server, shown: &mut Shown, faults: 
         site.rules = rules::read(table, shown, &mut regexes, faults);
         sites.push(site);
     }
+    if let Some(at) = last.filter(|_| are_too_many(server, &sites)) {
+        listen::report_too_many(at, faults);
+    }
     sites
+}
+
+/// Whether there are more addresses than a service may have, though no list by itself is too long, which has been reported.
+fn are_too_many(server: &Server, sites: &[Site]) -> bool {
+    let lists = || std::iter::once(&server.listen).chain(sites.iter().map(|site| &site.listen));
+    let all = listen::without_covered(lists().flatten());
+    all.len() > listen::ADDRESSES_MAX && lists().all(|list| list.len() <= listen::ADDRESSES_MAX)
 }
 
 /// The names that sites have so far: where each was given, and the addresses that the site answers at.

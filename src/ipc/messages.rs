@@ -4,7 +4,8 @@
 
 use super::counters::Totals;
 use super::lines;
-use crate::config::Level;
+use crate::config::{ADDRESSES_MAX, Level};
+use crate::sys::socket::DESCRIPTORS_MAX;
 
 /// A message that can go over a channel.
 pub trait Message: Sized {
@@ -251,6 +252,9 @@ fn is_printable(byte: u8) -> bool {
 
 /// Logs in one [`ToLog::Files`] at most: fewer than the descriptors that one packet may carry.
 pub const FILES_MAX: usize = 60;
+
+// One packet must hold the descriptors of a whole message: what is beyond is cut off, and the receiver ends.
+const _: () = assert!(ADDRESSES_MAX <= DESCRIPTORS_MAX && FILES_MAX <= DESCRIPTORS_MAX);
 
 /// In place of the number of an attempt: none worked.
 const NO_ESCAPE: u8 = u8::MAX;

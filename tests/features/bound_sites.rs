@@ -111,3 +111,22 @@ fn a_socket_in_the_file_system_is_for_this_machine() {
     server.wait_for_end();
     assert!(!socket.exists(), "the socket was left behind");
 }
+
+#[test]
+fn as_many_addresses_as_there_may_be_are_served_and_a_reload_to_one_more_changes_nothing() {
+    let root = Root::with_index();
+    let socket = |number: usize| root.base().join(format!("s{number}"));
+    let with = |sockets: usize| {
+        let all: Vec<String> = (0..sockets).map(|number| format!("\"unix:{}\"", socket(number).display())).collect();
+        configuration(&format!("listen = [\"127.0.0.1:0\", {}]", all.join(", "))).site(&root.path(), "name = [\"\"]")
+    };
+    let server = Server::run(&with(63));
+    let right = server.get("/").must_be(&[200]).text();
+    assert_eq!(over_socket(&socket(62), "a"), right);
+    server.configure(&with(64));
+    let refused = server.order(&["reload"]).must_fail();
+    assert!(refused.stderr.contains("more than 64 addresses to listen on"), "{refused:?}");
+    server.get("/").must_be(&[200]);
+    assert_eq!(over_socket(&socket(0), "a"), right);
+    assert!(!socket(63).exists());
+}
