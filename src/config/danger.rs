@@ -1,7 +1,8 @@
-//! Settings that would show what must stay hidden, told by their paths alone. Does no I/O: what links and owners make of a path is looked at
-//! by `anchorite check` and at the start.
+//! Settings that would show what must stay hidden, told by their paths: as they are written, and as they are once links are followed. What
+//! owners make of a path is looked at by `anchorite check` and at the start.
 
 use super::diagnostic::{Faults, quoted};
+use super::include::real;
 use super::{Config, LogTarget};
 use std::collections::HashMap;
 use std::ops::Range;
@@ -31,24 +32,33 @@ impl Shown {
 /// Reports directories that are shown to workers and hold a file of the configuration, a log or the control socket: whoever gets a worker
 /// to serve a file gets these.
 pub(super) fn check(config: &Config, files: &[PathBuf], shown: &Shown, faults: &mut Faults<'_>) {
-    let mut found: HashMap<&Path, (&Path, &str)> = HashMap::new();
     let secret = files.iter().map(|file| (file.as_path(), "the configuration"));
     let secret = secret.chain(logs(config).map(|file| (file, "the log")));
     let others = [&config.server.control_socket, &config.server.pid_file];
     let secret = secret.chain(others.into_iter().flatten().map(|file| (file.as_path(), "the service's own file")));
+    let mut above: HashMap<PathBuf, (&Path, &str)> = HashMap::new();
     for (file, what) in secret {
-        // As many look-ups as the path has directories, however many are shown.
-        for directory in file.ancestors() {
-            if let Some((directory, _)) = shown.directories.get_key_value(directory) {
-                found.entry(directory).or_insert((file, what));
-            }
+        let real = real_place(file);
+        for directory in file.ancestors().chain(real.ancestors()) {
+            above.entry(directory.to_owned()).or_insert((file, what));
         }
     }
-    for (directory, (file, what)) in found {
-        let at = shown.directories.get(directory).cloned().unwrap_or(0..0);
-        let file = quoted(&file.to_string_lossy());
-        let message = format!("{} would be shown to the workers with {what} {file} in it", quoted(&directory.to_string_lossy()));
-        faults.report(at, message, "expected a directory that holds only what is served");
+    for (directory, at) in &shown.directories {
+        // As many look-ups as there are directories, however many files they must not hold.
+        let Some((file, what)) = above.get(directory).or_else(|| above.get(&real(directory))) else {
+            continue;
+        };
+        let (directory, file) = (quoted(&directory.to_string_lossy()), quoted(&file.to_string_lossy()));
+        let message = format!("{directory} would be shown to the workers with {what} {file} in it");
+        faults.report(at.clone(), message, "expected a directory that holds only what is served");
+    }
+}
+
+/// Where a file is or will be, links followed; it may not be there yet.
+fn real_place(file: &Path) -> PathBuf {
+    match (file.parent(), file.file_name()) {
+        (Some(directory), Some(name)) => real(directory).join(name),
+        _ => file.to_owned(),
     }
 }
 
@@ -63,7 +73,7 @@ fn logs(config: &Config) -> impl Iterator<Item = &Path> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::read::told;
+    use super::super::{load, read::told};
 
     #[test]
     fn a_directory_that_holds_the_configuration_is_not_served() {
@@ -104,5 +114,37 @@ mod tests {
             told("[jail]\nmode = \"chroot\"\nroot = \"/var\"\n[[site]]\nroot = \"/var/www\"\n"),
             [format!("3:8: \"/var\" would be shown to the workers with the log \"/var/log/anchorite/access.log\" in it, {help}")]
         );
+    }
+
+    #[test]
+    fn a_link_to_such_a_directory_is_not_served_either() {
+        let base = tempfile::tempdir().unwrap();
+        let base = base.path().canonicalize().unwrap();
+        for name in ["conf", "log", "run", "www"] {
+            std::fs::create_dir(base.join(name)).unwrap();
+        }
+        for (name, target) in [("to-conf", "conf"), ("to-log", "log"), ("to-run", "run"), ("to-all", "."), ("to-www", "www")] {
+            std::os::unix::fs::symlink(target, base.join(name)).unwrap();
+        }
+        let file = base.join("conf/a.toml");
+        let faults = |root: &str| {
+            let server = "[server]\ncontrol_socket = \"../to-run/c\"\npid_file = \"../run/p\"\n[log]\naccess = \"../to-log/a.log\"\n";
+            std::fs::write(&file, format!("{server}error = \"../log/e.log\"\n[[site]]\nroot = \"../{root}\"\n")).unwrap();
+            load(&file).err().map(|faults| faults.to_string()).unwrap_or_default()
+        };
+        for (root, what) in [
+            ("to-conf", "the configuration"),
+            ("to-log", "the log"),
+            ("log", "the log"),
+            ("to-run", "the service's own file"),
+            ("to-all", "the configuration"),
+        ] {
+            let said = faults(root);
+            let written = base.join(root);
+            assert!(said.contains(&format!("{:?} would be shown to the workers with {what}", written.to_str().unwrap())), "{root}: {said}");
+        }
+        for root in ["to-www", "www"] {
+            assert_eq!(faults(root), "", "{root}");
+        }
     }
 }

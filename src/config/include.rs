@@ -150,7 +150,7 @@ fn plainly(directory: &Path) -> &Path {
 }
 
 /// What tells two names of one file; a file that does not exist has only its name.
-fn real(file: &Path) -> PathBuf {
+pub(super) fn real(file: &Path) -> PathBuf {
     std::fs::canonicalize(file).unwrap_or_else(|_| file.to_owned())
 }
 

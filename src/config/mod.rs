@@ -2,7 +2,8 @@
 //!
 //! Read by the `parent` and by the commands; a confined role sees only the slice that is meant for it
 //! ([`WorkerSlice`]), which the parent hands over at start. Nothing here does I/O except reading the
-//! configuration file and those it includes. Names and meanings are those of anchorite.toml(5).
+//! configuration file and those it includes, and following links where a directory could show what must stay hidden.
+//! Names and meanings are those of anchorite.toml(5).
 
 #![forbid(unsafe_code)]
 

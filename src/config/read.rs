@@ -1,7 +1,7 @@
 //! The configuration file read as a whole: every fault is found in one pass. Run by the parent, before it serves, and by the commands.
 //!
-//! Only this file and `include` do I/O: they read the configuration's files, and nothing else. Users, directories and
-//! addresses are only checked for what their text can tell; that they exist is found out where they are used.
+//! Only this file, `include` and `danger` do I/O: they read the configuration's files and follow links, and nothing else. Users, directories
+//! and addresses are only checked for what their text can tell; that they exist is found out where they are used.
 
 use super::danger::Shown;
 use super::diagnostic::{Diagnostics, Faults};
