@@ -4,9 +4,16 @@
 //! root and the directories in it, no deeper: a check must not read whole trees.
 
 use crate::config::{Act, Config, Site};
+use crate::proto::head;
+use crate::proto::target;
+use crate::site::Sites;
+use crate::site::facts::Facts;
+use crate::site::plan::{Answer, Lookup, Outcome, Plan, RootRef, Step};
 use crate::sys::file::{Found, Links, Root};
 use crate::sys::privilege::{self, Identity};
+use std::cell::OnceCell;
 use std::collections::HashSet;
+use std::net::Ipv4Addr;
 use std::path::Path;
 
 /// A text for each.
@@ -14,12 +21,19 @@ pub(super) fn find(config: &Config, identity: Identity) -> Vec<String> {
     let mut found = Vec::new();
     let mut left = LOOKED_AT_MAX;
     let mut roots: HashSet<&Path> = HashSet::new();
+    // Made when the first script is found, which is never on most servers.
+    let sites = OnceCell::new();
     // Where captures follow, the root is another for each host.
     for site in config.sites.iter().filter(|site| site.root_rest.parts.is_empty()) {
         error_pages(site, identity, &mut found);
         found.extend(unreachable_rules(site));
         if roots.insert(&site.root) {
-            ignored_files(&site.root, &mut left, &mut found);
+            let served = |name: &[u8]| {
+                let sites: &Sites = sites.get_or_init(|| Sites::new(config.sites.clone()));
+                let mut same = (0..sites.len()).filter(|number| sites.get(*number).root == site.root);
+                same.any(|number| is_served(sites, number, name))
+            };
+            ignored_files(&site.root, served, &mut left, &mut found);
         }
     }
     found
@@ -47,8 +61,35 @@ fn error_pages(site: &Site, identity: Identity, found: &mut Vec<String>) {
     }
 }
 
-/// `.htaccess`, in a root and in the directories in it; and in the root the first script.
-fn ignored_files(root: &Path, left: &mut usize, found: &mut Vec<String>) {
+/// Whether a client of the network gets a file of this name in the root of the site: neither is it hidden nor does a rule keep it.
+fn is_served(sites: &Sites, number: usize, name: &[u8]) -> bool {
+    let site = sites.compiled(number);
+    let mut request = b"GET /".to_vec();
+    target::encode(name, &mut request);
+    request.extend_from_slice(b" HTTP/1.0\r\n\r\n");
+    let limits = head::HeadLimits { request_line: 4096, header_bytes: 4096, header_count: 1 };
+    let (mut space, mut path) = (head::field_space(), target::Path::default());
+    let Ok(request) = head::parse(&request, &mut space, &limits) else {
+        return true;
+    };
+    if target::parse_into(request.path, &mut path).is_err() {
+        return true;
+    }
+    let client = Ipv4Addr::new(192, 0, 2, 1);
+    let (facts, mut plan) = (Facts::of(&request, &path, client.into()), Plan::default());
+    let mut step = plan.begin(site, &facts);
+    loop {
+        match step {
+            Step::Ask => step = plan.resume(site, &facts, Answer::File(())),
+            Step::Done(outcome) => {
+                return matches!(outcome, Outcome::File(())) && plan.lookup() == Lookup { root: RootRef(number), path: name };
+            }
+        }
+    }
+}
+
+/// `.htaccess`, in a root and in the directories in it; and in the root the first script that would be `served`.
+fn ignored_files(root: &Path, served: impl Fn(&[u8]) -> bool, left: &mut usize, found: &mut Vec<String>) {
     let mut script = None;
     let mut look = |directory: &Path| {
         let file = directory.join(".htaccess");
@@ -62,14 +103,18 @@ fn ignored_files(root: &Path, left: &mut usize, found: &mut Vec<String>) {
         *left = rest;
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
             look(&entry.path());
-        } else if SCRIPTS.iter().any(|end| entry.file_name().as_encoded_bytes().ends_with(end.as_bytes())) {
-            script.get_or_insert(entry.path());
+        } else if script.is_none() && is_script(entry.file_name().as_encoded_bytes()) && served(entry.file_name().as_encoded_bytes()) {
+            script = Some(entry.path());
         }
     }
     if let Some(script) = script {
         found
             .push(format!("\"{}\" is a script, and nothing here runs it: clients would get its source; deny or hide it", script.display()));
     }
+}
+
+fn is_script(name: &[u8]) -> bool {
+    SCRIPTS.iter().any(|end| name.ends_with(end.as_bytes()))
 }
 
 /// Rules behind one that matches everything and ends the run.
@@ -103,14 +148,31 @@ mod tests {
     }
 
     #[test]
-    fn a_script_and_a_rule_that_is_never_reached_are_told() {
+    fn a_rule_that_is_never_reached_is_told() {
         let root = tempfile::tempdir().unwrap();
-        std::fs::write(root.path().join("index.php"), "").unwrap();
         let never = "[[site.rule]]\npath = \"/x\"\nrespond = 404\n[[site.rule]]\nrespond = 404\n[[site.rule]]\nexpires = \"1d\"\n";
         let warnings = found(never, root.path());
-        assert_eq!(warnings.len(), 2, "{warnings:?}");
+        assert_eq!(warnings.len(), 1, "{warnings:?}");
         assert!(warnings[0].starts_with("/f.toml:8: this rule is never reached"), "{warnings:?}");
-        assert!(warnings[1].contains("index.php"), "{warnings:?}");
+    }
+
+    #[test]
+    fn a_script_is_told_unless_no_client_gets_it() {
+        let root = tempfile::tempdir().unwrap();
+        std::fs::write(root.path().join("a b.php"), "").unwrap();
+        for kept in [
+            "hidden = [\"*.php\"]\n",
+            "[[site.rule]]\npath = \"*.php\"\nrespond = 404\n",
+            "[[site.rule]]\npath = \"*.php\"\ndeny = [\"0.0.0.0/0\", \"::/0\"]\n",
+            "[[site.rule]]\npath = \"*.php\"\nroot = \"/elsewhere\"\n",
+        ] {
+            assert_eq!(found(kept, root.path()), Vec::<String>::new(), "{kept}");
+        }
+        for served in ["", "[[site.rule]]\npath = \"*.php\"\nallow = \"0.0.0.0/0\"\n", "[[site.rule]]\npath = \"*.php4\"\nrespond = 404\n"]
+        {
+            let told = found(served, root.path());
+            assert!(told.len() == 1 && told[0].contains("a b.php"), "{served}: {told:?}");
+        }
     }
 
     #[test]
