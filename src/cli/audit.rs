@@ -14,7 +14,7 @@ use std::path::Path;
 pub(super) fn main(json: bool) -> u8 {
     let rows = rows();
     if rows.is_empty() {
-        eprintln!("anchorite: no running service was found");
+        complain!("anchorite: no running service was found");
         return 1;
     }
     let unconfined = rows.iter().filter(|row| !row.faults.is_empty()).count();

@@ -11,7 +11,7 @@ pub(super) fn main(file: &Path, dump: bool, open: &[String]) -> u8 {
     let config = match config::load(file) {
         Ok(config) => config,
         Err(faults) => {
-            eprintln!("{faults}");
+            complain!("{faults}");
             return 1;
         }
     };
@@ -28,11 +28,11 @@ pub(super) fn main(file: &Path, dump: bool, open: &[String]) -> u8 {
     // Where there is no such user, that is a fault, told below.
     let warnings = parent::identity(&config).map_or_else(|_| Vec::new(), |identity| surprises::find(&config, identity));
     for warning in warnings {
-        eprintln!("{}: warning: {warning}", file.display());
+        complain!("{}: warning: {warning}", file.display());
     }
     let faults = parent::check(config, owned);
     for fault in &faults {
-        eprintln!("{}: {fault}", file.display());
+        complain!("{}: {fault}", file.display());
     }
     if faults.is_empty() {
         say!("{}: the configuration is good", file.display());

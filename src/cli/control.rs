@@ -3,7 +3,7 @@
 use crate::config;
 use crate::ipc::control::{self, Order, PACKET_MAX};
 use crate::sys::{clock, socket};
-use std::io::{self, Write};
+use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
@@ -13,14 +13,13 @@ pub(super) fn main(file: &Path, order: Order) -> u8 {
         Some(path) => ask(&path, order),
         None => Err(format!("anchorite: {} says that there is no control socket", file.display())),
     };
-    // A closed standard stream changes nothing of what was done.
     match outcome {
         Ok(text) => {
-            let _ = writeln!(io::stdout(), "{text}");
+            say!("{text}");
             0
         }
         Err(why) => {
-            let _ = writeln!(io::stderr(), "{why}");
+            complain!("{why}");
             1
         }
     }

@@ -12,6 +12,14 @@ macro_rules! say {
     }};
 }
 
+/// Tells what failed; that nobody listens any more changes nothing of it.
+macro_rules! complain {
+    ($($text:tt)*) => {{
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stderr(), $($text)*);
+    }};
+}
+
 mod audit;
 mod check;
 mod control;

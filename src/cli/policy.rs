@@ -12,7 +12,7 @@ pub(super) fn main(role: Option<&str>) -> u8 {
             Some(role) => vec![role],
             None => {
                 let names: Vec<&str> = Role::ALL.iter().map(|role| role.name()).collect();
-                eprintln!("anchorite: no role \"{name}\"; there are {}", names.join(", "));
+                complain!("anchorite: no role \"{name}\"; there are {}", names.join(", "));
                 return 2;
             }
         },

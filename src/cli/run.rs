@@ -10,7 +10,7 @@ pub(super) fn main(file: &Path, resume: Option<i32>) -> u8 {
     match config::load(&file) {
         Ok(config) => parent::run(config, Origin { file: Some(file), resume }, &Announce::Addresses),
         Err(faults) => {
-            eprintln!("{faults}");
+            complain!("{faults}");
             resume.map_or(1, parent::go_back)
         }
     }

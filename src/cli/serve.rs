@@ -9,7 +9,7 @@ pub(super) fn main(directory: &Path, listen: SocketAddr) -> u8 {
     let resolved = match std::fs::canonicalize(directory) {
         Ok(resolved) => resolved,
         Err(fault) => {
-            eprintln!("anchorite: directory \"{}\": {fault}", directory.display());
+            complain!("anchorite: directory \"{}\": {fault}", directory.display());
             return 1;
         }
     };

@@ -38,7 +38,7 @@ pub(super) fn main(file: &Path, order: &Order) -> u8 {
             0
         }
         Err(why) => {
-            let _ = writeln!(io::stderr(), "anchorite: {why}");
+            complain!("anchorite: {why}");
             1
         }
     }
@@ -169,7 +169,7 @@ fn names(directory: &Path) -> Result<Vec<String>, String> {
 /// A link that no `include` leads to would change nothing, which is easily overlooked.
 fn note_include(file: &Path) {
     if fs::read_to_string(file).is_ok_and(|text| !text.contains(ENABLED)) {
-        let _ = writeln!(io::stderr(), "anchorite: note: {} does not include \"{ENABLED}/*{SUFFIX}\"", file.display());
+        complain!("anchorite: note: {} does not include \"{ENABLED}/*{SUFFIX}\"", file.display());
     }
 }
 

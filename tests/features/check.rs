@@ -204,3 +204,16 @@ fn two_thousand_sites_are_checked_and_reloaded_soon() {
     // The figures are 1 s and 3 s on a quiet machine with an optimised build.
     assert!(checked.as_secs() < 10 && reloaded.as_secs() < 30, "check {checked:?}, reload {reloaded:?}");
 }
+
+#[test]
+fn faults_that_nobody_reads_are_no_crash() {
+    // The reader is gone before the first fault is told.
+    let launch = Launch::new().shell("(sleep 0.3; exec \"$@\" 2>&1 >/dev/null) | true; exit ${PIPESTATUS[0]}");
+    let file = launch.write_configuration("[server]\nlisen = 1\n");
+    for command in ["check", "run", "explain"] {
+        let target = (command == "explain").then_some("/");
+        let words = [Some(command), target, Some("-c"), file.to_str()].into_iter().flatten();
+        let ended = launch.to_end(&words.map(Into::into).collect::<Vec<_>>());
+        assert_eq!(ended.code, Some(1), "{command}: {ended:?}");
+    }
+}
