@@ -34,7 +34,7 @@ pub(super) fn main(file: &Path, question: &Question<'_>) -> u8 {
             u8::from(!answered)
         }
         Err(why) => {
-            eprintln!("{why}");
+            complain!("{why}");
             1
         }
     }
@@ -59,8 +59,9 @@ fn answer(file: &Path, question: &Question<'_>) -> Result<(String, bool), String
         Err(Reject { status, why }) => return Err(format!("{status}: {why}")),
     };
     // Where the worker's user does not exist yet, with the rights of whoever asks.
-    let identity = parent::identity(&config).inspect_err(|why| eprintln!("anchorite: {why}: looking with your own rights")).ok();
-    let addresses = config.addresses();
+    let identity = parent::identity(&config).inspect_err(|why| complain!("anchorite: {why}: looking with your own rights")).ok();
+    // Those too that a wider one takes the connections of: sites may answer at them alone.
+    let addresses: Vec<Listen> = config.server.listen.iter().chain(config.sites.iter().flat_map(|site| &site.listen)).cloned().collect();
     let sites = Sites::listening(config.sites, &config.server.listen);
     let facts = Facts::of(&request, &path, question.client);
     let explanation = explain(&sites, door(&sites, &addresses, port_of(host.as_deref()), request.host), &facts, |base, lookup| {

@@ -1,6 +1,6 @@
 //! `anchorite explain`: offline, it says what the running server does.
 
-use crate::support::{Configuration, Root, Server, needs_root};
+use crate::support::{Configuration, Launch, Root, Server, free_port, needs_root};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
@@ -156,4 +156,25 @@ fn every_rule_is_told_with_its_place_and_why_it_does_not_match() {
     fs::set_permissions(server.configuration(), fs::Permissions::from_mode(0o600)).unwrap();
     let denied = server.order(&["explain", "/x", "--method", "POST", "--client", "2001:db8::1"]);
     assert!(denied.stdout.contains("404"), "{denied:?}");
+}
+
+#[test]
+fn a_site_at_an_address_that_a_wider_one_covers_is_found_by_its_name() {
+    let root = Root::new();
+    for name in ["all", "own"] {
+        root.file(format!("{name}/index.html"), name);
+    }
+    let launch = Launch::new();
+    let port = free_port();
+    let configuration = Configuration::new()
+        .server(&format!("listen = [\"0.0.0.0:{port}\"]"))
+        .site(&root.at("all"), "name = [\"\"]")
+        .site(&root.at("own"), &format!("name = [\"own.test\"]\nlisten = [\"127.0.0.2:{port}\"]"));
+    let file = launch.write_configuration(&configuration.text(launch.home()));
+    for (host, right) in [("own.test", "own"), ("127.0.0.2", "all"), ("other.test", "all"), ("127.0.0.1", "all")] {
+        let url = format!("http://{host}:{port}/");
+        let words = ["explain", url.as_str(), "-c", file.to_str().unwrap()].map(Into::into);
+        let told = launch.to_end(&words).must_be_done().stdout;
+        assert!(told.contains(&format!("/{right}/index.html")), "{url}: {told}");
+    }
 }
