@@ -6,6 +6,8 @@
 
 #![forbid(unsafe_code)]
 
+pub mod body;
+pub mod chunked;
 pub mod conditional;
 pub mod date;
 pub mod head;

@@ -148,7 +148,12 @@ impl<'b> Authority<'b> {
 
 /// Whether `text` is a token (RFC 9110, 5.6.2); an empty one is not.
 pub(super) fn is_token(text: &[u8]) -> bool {
-    !text.is_empty() && text.iter().all(|&byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
+    !text.is_empty() && text.iter().all(|&byte| is_token_byte(byte))
+}
+
+/// Whether a token may hold this byte: `tchar`.
+pub(super) fn is_token_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
 fn parse_method(name: &[u8]) -> Method {
