@@ -262,6 +262,17 @@ impl<'d> Item<'d> {
         None
     }
 
+    /// A rate within a range, both in bytes a second.
+    pub(super) fn rate(&self, range: RangeInclusive<u64>, faults: &mut Faults<'_>) -> Option<u64> {
+        let (rate, written) = self.quantity(quantity::rate, quantity::RATE_EXPECTED, faults)?;
+        if range.contains(&rate) {
+            return Some(rate);
+        }
+        let (from, to) = (quantity::show_rate(*range.start()), quantity::show_rate(*range.end()));
+        self.out_of_range(written.value, &from, &to, faults);
+        None
+    }
+
     fn quantity<Q>(&self, read: fn(&str) -> Result<Q, Wrong>, expected: &str, faults: &mut Faults<'_>) -> Option<(Q, Text<'d>)> {
         let text = self.text(expected, faults)?;
         match read(text.value) {

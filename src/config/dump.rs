@@ -1,6 +1,6 @@
 //! A configuration as the text of a file that means the same, defaults filled in. Does no I/O.
 
-use super::quantity::{show_duration, show_size};
+use super::quantity::{show_duration, show_rate, show_size};
 use super::{
     Act, Changes, Config, Directory, Exists, Jail, JailMode, Limits, Listen, Log, LogFormat, LogTarget, Matchers, Network, Page, Respond,
     Rule, Server, Site, Template, jail, log, site,
@@ -139,9 +139,11 @@ fn limits(limits: &Limits, out: &mut Writer) {
     out.string("body", &show_size(limits.body));
     let mut duration = |key, value: Duration| out.string(key, &show_duration(value));
     duration("header_timeout", limits.header_timeout);
+    duration("body_timeout", limits.body_timeout);
     duration("write_timeout", limits.write_timeout);
     duration("keepalive_timeout", limits.keepalive_timeout);
     duration("drain_timeout", limits.drain_timeout);
+    out.string("min_rate", &show_rate(limits.min_rate));
     out.raw("keepalive_requests", &limits.keepalive_requests.to_string());
 }
 

@@ -17,6 +17,7 @@ pub(super) fn read(table: &Table<'_>, faults: &mut Faults<'_>) -> Limits {
     let request_line = size("request_line", REQUEST_LINE, default.request_line);
     let header_bytes = size("header_bytes", HEADER_BYTES, default.header_bytes);
     let body = table.item("body", faults).and_then(|item| item.large_size(BODY, faults)).unwrap_or(default.body);
+    let min_rate = table.item("min_rate", faults).and_then(|item| item.rate(MIN_RATE, faults)).unwrap_or(default.min_rate);
     let mut duration = |key, range, default| table.item(key, faults).and_then(|item| item.duration(range, faults)).unwrap_or(default);
     Limits {
         connections,
@@ -26,6 +27,8 @@ pub(super) fn read(table: &Table<'_>, faults: &mut Faults<'_>) -> Limits {
         header_count: u16::try_from(header_count).unwrap_or(default.header_count),
         body,
         header_timeout: duration("header_timeout", HEADER_TIMEOUT, default.header_timeout),
+        body_timeout: duration("body_timeout", TIMEOUT, default.body_timeout),
+        min_rate,
         write_timeout: duration("write_timeout", TIMEOUT, default.write_timeout),
         keepalive_timeout: duration("keepalive_timeout", TIMEOUT, default.keepalive_timeout),
         keepalive_requests,
@@ -42,6 +45,8 @@ pub(super) fn default() -> Limits {
         header_count: 100,
         body: 16 << 20,
         header_timeout: Duration::from_secs(10),
+        body_timeout: Duration::from_secs(30),
+        min_rate: 240,
         write_timeout: Duration::from_secs(60),
         keepalive_timeout: Duration::from_secs(15),
         keepalive_requests: 10_000,
@@ -60,6 +65,8 @@ pub(super) const BODY: RangeInclusive<u64> = 0..=16 << 40;
 const KEEPALIVE_REQUESTS: RangeInclusive<u32> = 1..=1_000_000_000;
 /// A slow head holds a connection, so an hour is generous.
 const HEADER_TIMEOUT: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(3_600);
+/// Bytes a second: from any to what no client on the internet would manage for long.
+const MIN_RATE: RangeInclusive<u64> = 0..=1 << 20;
 const TIMEOUT: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(86_400);
 /// From not at all to a week, for large files over slow lines.
 const DRAIN_TIMEOUT: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(7 * 86_400);
@@ -77,7 +84,7 @@ mod tests {
     #[test]
     fn the_defaults_are_those_of_the_manual() {
         let text = "[limits]\nconnections = 10000\nconnections_per_client = 200\nrequest_line = \"8KiB\"\nheader_bytes = \"32KiB\"\nheader_count = 100\n\
-                    body = \"16MiB\"\n                    header_timeout = \"10s\"\nwrite_timeout = \"60s\"\nkeepalive_timeout = \"15s\"\nkeepalive_requests = 10000\n\
+                    body = \"16MiB\"\n                    header_timeout = \"10s\"\nbody_timeout = \"30s\"\nmin_rate = \"240B/s\"\nwrite_timeout = \"60s\"\nkeepalive_timeout = \"15s\"\nkeepalive_requests = 10000\n\
                     drain_timeout = \"10m\"";
         assert_eq!(with_a_site("").limits, with_a_site(text).limits);
         assert_eq!(with_a_site("[limits]").limits, default());
@@ -86,7 +93,7 @@ mod tests {
     #[test]
     fn every_key_is_read() {
         let text = "[limits]\nconnections = 1\nconnections_per_client = 2\nrequest_line = \"2KiB\"\nheader_bytes = \"3000\"\nheader_count = 4\n\
-                    body = \"5KiB\"\n                    header_timeout = \"5s\"\nwrite_timeout = \"6m\"\nkeepalive_timeout = \"700ms\"\nkeepalive_requests = 8\n\
+                    body = \"5KiB\"\n                    header_timeout = \"5s\"\nbody_timeout = \"9s\"\nmin_rate = \"2KiB/s\"\nwrite_timeout = \"6m\"\nkeepalive_timeout = \"700ms\"\nkeepalive_requests = 8\n\
                     drain_timeout = \"0s\"";
         let expected = Limits {
             connections: 1,
@@ -96,6 +103,8 @@ mod tests {
             header_count: 4,
             body: 5 << 10,
             header_timeout: Duration::from_secs(5),
+            body_timeout: Duration::from_secs(9),
+            min_rate: 2048,
             write_timeout: Duration::from_secs(360),
             keepalive_timeout: Duration::from_millis(700),
             keepalive_requests: 8,
@@ -115,6 +124,8 @@ mod tests {
             ("header_bytes", ["\"64\"", "\"1MiB\""], ["\"63\"", "\"1048577\""], "\"64\" to \"1MiB\""),
             ("body", ["\"0\"", "\"16TiB\""], ["\"16385GiB\"", "\"17TiB\""], "\"0B\" to \"16TiB\""),
             ("header_timeout", ["\"100ms\"", "\"1h\""], ["\"99ms\"", "\"3601s\""], "\"100ms\" to \"1h\""),
+            ("body_timeout", ["\"100ms\"", "\"1d\""], ["\"99ms\"", "\"86401s\""], "\"100ms\" to \"1d\""),
+            ("min_rate", ["\"0B/s\"", "\"1MiB/s\""], ["\"1025KiB/s\"", "\"2MiB/s\""], "\"0B/s\" to \"1MiB/s\""),
             ("write_timeout", ["\"100ms\"", "\"1d\""], ["\"99ms\"", "\"86401s\""], "\"100ms\" to \"1d\""),
             ("keepalive_timeout", ["\"100ms\"", "\"1d\""], ["\"0s\"", "\"86401s\""], "\"100ms\" to \"1d\""),
             ("drain_timeout", ["\"0s\"", "\"7d\""], ["\"604800001ms\"", "\"8d\""], "\"0ms\" to \"7d\""),

@@ -152,6 +152,10 @@ pub struct Limits {
     pub body: u64,
     /// Time for a whole head, from its first byte: 408.
     pub header_timeout: Duration,
+    /// Time in which nothing comes of a body: 408.
+    pub body_timeout: Duration,
+    /// Bytes a second below which a head or a body is cut: 408. 0: none.
+    pub min_rate: u64,
     /// Time without progress while sending.
     pub write_timeout: Duration,
     pub keepalive_timeout: Duration,

@@ -47,12 +47,14 @@ pub(super) const LIMITS: Names = Names {
         "header_count",
         "body",
         "header_timeout",
+        "body_timeout",
+        "min_rate",
         "write_timeout",
         "keepalive_timeout",
         "keepalive_requests",
         "drain_timeout",
     ],
-    planned: &["body_timeout", "min_rate", "requests"],
+    planned: &["requests"],
 };
 
 pub(super) const SITE: Names = Names {

@@ -1,4 +1,4 @@
-//! Durations such as `"10s"` and sizes such as `"64KiB"`, read and shown. Does no I/O.
+//! Durations such as `"10s"`, sizes such as `"64KiB"` and rates such as `"1MiB/s"`, read and shown. Does no I/O.
 
 use super::diagnostic::quoted;
 use std::time::Duration;
@@ -17,6 +17,12 @@ pub(super) fn size(text: &str) -> Result<u64, Wrong> {
     quantity(text, &SIZES).map_err(|wrong| wrong.explain(text, "a size", SIZE_EXPECTED))
 }
 
+/// Bytes a second: a size with `/s`.
+pub(super) fn rate(text: &str) -> Result<u64, Wrong> {
+    let read = text.strip_suffix("/s").ok_or(Fault::Malformed).and_then(|size| quantity(size, &SIZES));
+    read.map_err(|wrong| wrong.explain(text, "a rate", RATE_EXPECTED))
+}
+
 /// A duration as a file would give it, in the largest unit that is exact.
 pub(super) fn show_duration(duration: Duration) -> String {
     let milliseconds = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
@@ -26,6 +32,13 @@ pub(super) fn show_duration(duration: Duration) -> String {
 /// A size as a file would give it, in the largest unit that is exact.
 pub(super) fn show_size(bytes: u64) -> String {
     show(bytes, &SIZES)
+}
+
+/// A rate as a file would give it, in the largest unit that is exact.
+pub(super) fn show_rate(bytes: u64) -> String {
+    let size = show(bytes, &SIZES);
+    // A bare number of something a second could be of requests.
+    if size.ends_with(|last: char| last.is_ascii_digit()) { size + "B/s" } else { size + "/s" }
 }
 
 enum Fault {
@@ -81,6 +94,7 @@ const SIZES: [(&str, u64); 11] = [
 pub(super) const DURATION_EXPECTED: &str = r#"a whole number with "ms", "s", "m", "h" or "d", such as "10s""#;
 pub(super) const SIZE_EXPECTED: &str =
     r#"a whole number of bytes, alone or with "B", "KiB", "MiB", "GiB", "KB", "MB" or "GB", such as "64KiB""#;
+pub(super) const RATE_EXPECTED: &str = r#"a size a second, such as "240B/s" or "1MiB/s""#;
 
 #[cfg(test)]
 mod tests {
@@ -113,6 +127,19 @@ mod tests {
         ] {
             assert_eq!(size(text), Ok(bytes), "{text}");
         }
+    }
+
+    #[test]
+    fn rates_are_read_and_shown() {
+        for (text, bytes) in [("240B/s", 240), ("1MiB/s", 1 << 20), ("10kB/s", 10_000), ("0B/s", 0), ("7/s", 7), ("241B/s", 241)] {
+            assert_eq!(rate(text), Ok(bytes), "{text}");
+        }
+        for text in ["", "/s", "240", "240B", "240B/", "240B / s", "240B/m", "-1B/s", "240B/s ", "240B/s/s"] {
+            let (what, expected) = rate(text).unwrap_err();
+            assert_eq!((what, expected), (format!("{text:?} is not a rate"), format!("expected {RATE_EXPECTED}")));
+        }
+        assert_eq!(rate("16777216TiB/s").unwrap_err().0, r#""16777216TiB/s" is too large for a rate"#);
+        assert_eq!([show_rate(240), show_rate(1 << 20), show_rate(0)], ["240B/s", "1MiB/s", "0B/s"]);
     }
 
     #[test]

@@ -4,20 +4,12 @@
 //! content is for the caller to say: it is handed out piece by piece where it lies in the buffer. Whoever has room for no more than so
 //! many bytes hands in no more than so many, since framing only ever makes them fewer; whoever has no room hands in none.
 
+pub use super::piece::{BodyLimits, Piece};
+
 use super::chunked::Chunked;
 use super::head::Framing;
-use super::status::{Reject, Status};
-
-/// How large a body may be, with all that comes along with it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BodyLimits {
-    /// Bytes of content; beyond: 413.
-    pub content: u64,
-    /// Bytes of all field lines of a trailer section with their CRLFs; beyond: 431.
-    pub trailer_bytes: usize,
-    /// Field lines of a trailer section; beyond: 431.
-    pub trailer_count: usize,
-}
+use super::piece::{TOO_LARGE, take};
+use super::status::Reject;
 
 /// A body of which something is still to come.
 ///
@@ -33,17 +25,6 @@ pub enum Body {
     Counted(u64),
     /// It says itself where it ends.
     Chunked(Chunked),
-}
-
-/// What a buffer holds next of a body.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Piece<'b> {
-    /// Content; there may be more in the same buffer.
-    Data(&'b [u8]),
-    /// The buffer is used up and the body goes on.
-    More,
-    /// The body is complete; what is left in the buffer does not belong to it.
-    End,
 }
 
 impl Body {
@@ -74,19 +55,9 @@ impl Body {
     }
 }
 
-/// Takes up to `remaining` bytes off the front of `input`, and counts them down.
-pub(super) fn take<'b>(input: &mut &'b [u8], remaining: &mut u64) -> &'b [u8] {
-    let count = usize::try_from(*remaining).unwrap_or(usize::MAX).min(input.len());
-    let (data, rest) = input.split_at(count);
-    *input = rest;
-    *remaining -= u64::try_from(count).unwrap_or(u64::MAX).min(*remaining);
-    data
-}
-
-pub(super) const TOO_LARGE: Reject = Reject::new(Status::CONTENT_TOO_LARGE, "body beyond the limit");
-
 #[cfg(test)]
 mod tests {
+    use super::super::status::Status;
     use super::*;
 
     const LIMITS: BodyLimits = BodyLimits { content: 10, trailer_bytes: 100, trailer_count: 3 };

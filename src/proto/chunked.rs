@@ -5,7 +5,7 @@
 //! no white space stands anywhere in a chunk's first line, and what would be passed over elsewhere (extensions, trailers) is checked
 //! by its grammar and has a limit.
 
-use super::body::{BodyLimits, Piece, TOO_LARGE, take};
+use super::piece::{BodyLimits, Piece, TOO_LARGE, take};
 use super::request_line::is_token_byte;
 use super::status::{Reject, Status};
 

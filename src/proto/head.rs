@@ -6,7 +6,7 @@
 pub use super::request_line::{Method, Version};
 pub use super::status::Reject;
 
-use super::request_line::{Authority, Form, RequestLine, is_token};
+use super::request_line::{Authority, Form, RequestLine, is_token, is_token_byte};
 use super::status::Status;
 use std::mem::MaybeUninit;
 
@@ -64,7 +64,7 @@ impl Scan {
         while let Some(offset) = memchr::memchr2(b'\r', b'\n', buffer.get(self.position..).unwrap_or_default()) {
             let end = self.position + offset;
             self.position = end;
-            self.within(end, limits)?;
+            self.within(buffer, end, limits)?;
             match buffer[end..] {
                 [b'\r'] => return Ok(None),
                 [b'\r', b'\n', ..] => {}
@@ -79,13 +79,15 @@ impl Scan {
             self.line = self.position;
         }
         self.position = buffer.len();
-        self.within(buffer.len(), limits)?;
+        self.within(buffer, buffer.len(), limits)?;
         Ok(None)
     }
 
-    /// Refuses a line that is too long already, whether or not its end has come.
-    fn within(&self, end: usize, limits: &HeadLimits) -> Result<(), Reject> {
+    /// Refuses a line that is too long already, whether or not its end has come, and a first line that begins as no request does: what
+    /// speaks another protocol, such as TLS, may never send a line's end.
+    fn within(&self, buffer: &[u8], end: usize, limits: &HeadLimits) -> Result<(), Reject> {
         match self.part {
+            Part::Start | Part::RequestLine if end > self.line && !is_token_byte(buffer[self.line]) => Err(NO_METHOD),
             Part::Start | Part::RequestLine if end - self.line > limits.request_line => {
                 Err(Reject::new(Status::URI_TOO_LONG, "request line beyond the limit"))
             }
@@ -366,6 +368,7 @@ fn check_codings(value: &[u8]) -> Result<(), Reject> {
     Err(Reject::bad("Transfer-Encoding does not end with a single \"chunked\""))
 }
 
+const NO_METHOD: Reject = Reject::bad("method is not a token");
 const INCOMPLETE: Reject = Reject::bad("malformed head");
 const FIELDS_TOO_LARGE: Reject = Reject::new(Status::REQUEST_HEADER_FIELDS_TOO_LARGE, "field lines beyond the limit");
 const TOO_MANY_FIELDS: Reject = Reject::new(Status::REQUEST_HEADER_FIELDS_TOO_LARGE, "more field lines than the limit");

@@ -11,6 +11,7 @@ pub mod chunked;
 pub mod conditional;
 pub mod date;
 pub mod head;
+mod piece;
 pub mod range;
 mod request_line;
 pub mod status;

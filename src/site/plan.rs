@@ -134,6 +134,11 @@ impl Plan {
         Some(self.ask(State::ErrorPage(code), &mut Silent))
     }
 
+    /// Whether [`Plan::lookup`] is the page of an error.
+    pub fn asks_error_page(&self) -> bool {
+        matches!(self.state, State::ErrorPage(_))
+    }
+
     /// [`Plan::resume`], telling each step.
     pub fn resume_traced<F>(&mut self, site: &Compiled, facts: &Facts<'_>, answer: Answer<F>, trace: &mut impl Trace) -> Step<F> {
         trace.record(|| Event::Answered(answer.kind()));

@@ -1,5 +1,6 @@
 //! The response to one request: from the parsed head through the plan to bytes, and a file where there is more to send.
 
+use super::body::{self, Decided};
 use super::clients::{Clients, Refusals};
 use super::clock::Clock;
 use super::counters::Counters;
@@ -55,8 +56,10 @@ pub(super) struct Service {
 pub(super) enum Answered {
     /// The response is in [`Service::out`], and what is not copied goes behind it.
     Response { persistence: Persistence, rest: Option<Box<Rest>> },
-    /// The plan asks something of the disk; the request has to be taken up again with [`Service::resume`].
-    Asks(Plan),
+    /// The plan asks something of the disk; the request has to be taken up again with [`Service::resume`], and with the same persistence.
+    Asks(Plan, Persistence),
+    /// What is to be done is decided; the body has to be read first, then [`Service::conclude`].
+    Reads(Box<Decided>),
 }
 
 /// One request, with what is known of its connection.
@@ -129,12 +132,7 @@ impl Service {
 
     /// Whether the connection stays after this request, before anything else is known of the response.
     pub(super) fn persistence(&self, request: &Request<'_, '_>, requests: u32) -> Persistence {
-        let unread = match request.framing {
-            Framing::None => false,
-            Framing::Length(length) => request.expect_continue || length > DISCARD_MAX,
-            Framing::Chunked => true,
-        };
-        if !request.keep_alive || unread || self.stopping || requests >= self.limits.keepalive_requests {
+        if !request.keep_alive || !body::is_worth_reading(request) || self.stopping || requests >= self.limits.keepalive_requests {
             return Persistence::Close;
         }
         match request.version {
@@ -154,6 +152,7 @@ impl Service {
         let compiled = self.sites.compiled(site);
         // An encoded slash decodes to the same bytes as a path that may be known, and yet names no file.
         if matches!(request.method, Method::Get | Method::Head)
+            && matches!(request.framing, Framing::None | Framing::Length(0))
             && !compiled.has_rules()
             && self.path.names_file()
             && let Some(file) = self.files.fresh(site, self.path.bytes(), self.clock.now)
@@ -179,8 +178,15 @@ impl Service {
             self.complain(incoming, site, &fault);
         }
         let id = hexadecimal(incoming.visit.id);
-        let step = plan.resume(self.sites.compiled(site), &facts(incoming, &self.path, &id), answer);
-        self.carry_on(incoming, site, plan, step)
+        let of_error_page = plan.asks_error_page();
+        match plan.resume(self.sites.compiled(site), &facts(incoming, &self.path, &id), answer) {
+            // Not decided again, or a page that cannot be had would be asked for for ever.
+            Step::Done(outcome) if of_error_page => {
+                self.changes = plan.changes().clone();
+                self.carry_out(incoming, site, plan, outcome)
+            }
+            step @ (Step::Ask | Step::Done(_)) => self.carry_on(incoming, site, plan, step),
+        }
     }
 
     /// Which sites answer at an address of this machine, and whether that must be known.
@@ -193,22 +199,27 @@ impl Service {
         self.sites.has_doors()
     }
 
-    fn begin_response(&mut self) {
+    pub(super) fn begin_response(&mut self) {
         self.start = self.out.len();
         self.changes = ResponseChanges::default();
     }
 
-    fn carry_on(&mut self, incoming: &Incoming<'_>, site: usize, mut plan: Plan, step: Step<Opened>) -> Answered {
+    fn carry_on(&mut self, incoming: &Incoming<'_>, site: usize, plan: Plan, step: Step<Opened>) -> Answered {
         let outcome = match step {
-            Step::Ask => return Answered::Asks(plan),
+            Step::Ask => return Answered::Asks(plan, incoming.persistence),
             Step::Done(outcome) => outcome,
         };
         if plan.changes() != &self.changes {
             self.changes = plan.changes().clone();
         }
-        let most = self.changes.body.unwrap_or(self.limits.body);
-        let too_long = matches!(incoming.request.framing, Framing::Length(length) if length > most);
-        let outcome = if too_long { Outcome::Status(Status::CONTENT_TOO_LARGE) } else { outcome };
+        match incoming.request.framing {
+            Framing::None => self.decided(incoming, site, plan, outcome),
+            Framing::Length(_) | Framing::Chunked => self.before_body(incoming, site, plan, outcome),
+        }
+    }
+
+    /// Answers a request, whose body is read as far as it is going to be.
+    pub(super) fn decided(&mut self, incoming: &Incoming<'_>, site: usize, mut plan: Plan, outcome: Outcome<Opened>) -> Answered {
         let page_of = match outcome {
             Outcome::Status(status) => Some(status),
             Outcome::MethodNotAllowed => Some(Status::METHOD_NOT_ALLOWED),
@@ -223,7 +234,7 @@ impl Service {
         if let Some(status) = page_of {
             let id = hexadecimal(incoming.visit.id);
             match plan.begin_error_page(self.sites.compiled(site), &facts(incoming, &self.path, &id), status) {
-                Some(Step::Ask) => return Answered::Asks(plan),
+                Some(Step::Ask) => return Answered::Asks(plan, incoming.persistence),
                 Some(Step::Done(outcome)) => return self.carry_out(incoming, site, plan, outcome),
                 None => {}
             }
@@ -294,7 +305,7 @@ impl Service {
         }
     }
 
-    fn refuse(&mut self, incoming: &Incoming<'_>, site: usize, reject: Reject) -> Answered {
+    pub(super) fn refuse(&mut self, incoming: &Incoming<'_>, site: usize, reject: Reject) -> Answered {
         let incoming = Incoming { persistence: Persistence::Close, ..*incoming };
         self.page(&incoming, site, reject.status, &[])
     }
@@ -509,6 +520,3 @@ pub(super) fn count(bytes: &[u8]) -> u64 {
 
 /// A body from memory up to this size is copied behind its head: one buffer, one write(2).
 const COPY_MAX: u64 = 16 * 1024;
-
-/// A request body that nobody wants is read and dropped up to this many bytes to keep the connection; a longer one ends it.
-pub(super) const DISCARD_MAX: u64 = 64 * 1024;

@@ -2,6 +2,7 @@
 
 use crate::proto::date;
 use crate::sys::clock::{self, Local};
+use std::time::Duration;
 
 /// Time, read once per turn of the loop.
 pub(super) struct Clock {
@@ -32,6 +33,11 @@ impl Clock {
             self.log_time = log_time(clock::local(unix));
         }
     }
+}
+
+/// A duration of the configuration in milliseconds.
+pub(super) fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 fn log_time(now: Local) -> Vec<u8> {

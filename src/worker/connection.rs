@@ -5,7 +5,9 @@
 
 use super::admission::Admitted;
 use super::answer::{Answered, Incoming, Service};
+use super::body::{Decided, Ended, Reading, pace};
 use super::clients::{Client, Seat};
+use super::clock::millis;
 use super::outgoing::{Outgoing, Sent};
 use super::response::Persistence;
 use super::visit::Visit;
@@ -32,10 +34,10 @@ pub(super) struct Connection {
     outgoing: Outgoing,
     /// Bytes of it that are counted among those that slow readers hold.
     held: usize,
-    /// The request at the front of `input` asks something of the disk.
-    asking: Option<Plan>,
-    /// Bytes of an unwanted request body still to come.
-    discard: u64,
+    /// A request asks something of the disk.
+    asking: Option<Asking>,
+    /// The body of a request is coming in; its head is no longer in `input`.
+    body: Option<Box<Reading>>,
     requests: u32,
     /// What is waited for, and until when (monotonic milliseconds).
     pub(super) waiting: Waiting,
@@ -48,7 +50,20 @@ pub(super) struct Connection {
     /// Tells this connection from others that had or will have its place.
     pub(super) serial: u32,
     closing: bool,
+    /// The client may still be sending the body of a request that was answered without it.
+    unread: bool,
+    /// When our side was ended, and the bytes that came since.
+    ended: u64,
     lingered: usize,
+}
+
+/// A request that waits for the disk.
+struct Asking {
+    plan: Plan,
+    /// `None`: it is at the front of `input`.
+    head: Option<Box<[u8]>>,
+    /// What its response has to say of the connection.
+    persistence: Persistence,
 }
 
 /// What a connection waits for.
@@ -56,6 +71,8 @@ pub(super) struct Connection {
 pub(super) enum Waiting {
     /// The rest of a head, or the first one.
     Head,
+    /// The rest of a body.
+    Body,
     /// The next request.
     Request,
     /// Room to send.
@@ -70,7 +87,7 @@ impl Waiting {
     /// The state that connections are counted in.
     pub(super) fn gauge(self) -> Gauge {
         match self {
-            Waiting::Head => Gauge::Reading,
+            Waiting::Head | Waiting::Body => Gauge::Reading,
             Waiting::Request => Gauge::Idle,
             Waiting::Room | Waiting::Disk | Waiting::End => Gauge::Writing,
         }
@@ -114,7 +131,7 @@ impl Connection {
             outgoing: Outgoing::default(),
             held: 0,
             asking: None,
-            discard: 0,
+            body: None,
             requests: 0,
             waiting: Waiting::Head,
             deadline,
@@ -123,6 +140,8 @@ impl Connection {
             gauge: Gauge::Reading,
             serial,
             closing: false,
+            unread: false,
+            ended: 0,
             lingered: 0,
         }
     }
@@ -135,7 +154,7 @@ impl Connection {
     /// Does what can be done now: sends what waits, then receives and answers. `buffer` is scratch space for receiving.
     pub(super) fn drive(&mut self, service: &mut Service, buffer: &mut [u8]) -> Fate {
         if self.waiting == Waiting::End {
-            return self.linger(buffer);
+            return self.linger(service, buffer);
         }
         match self.go_on(service, buffer) {
             Ok(fate) => fate,
@@ -146,10 +165,10 @@ impl Connection {
 
     /// Answers the request that asked something of the disk, then goes on.
     pub(super) fn resume(&mut self, service: &mut Service, buffer: &mut [u8]) -> Fate {
-        let Some(plan) = self.asking.take() else {
+        let Some(asking) = self.asking.take() else {
             return self.drive(service, buffer);
         };
-        match self.answer_front(service, plan) {
+        match self.answer_again(service, asking) {
             Ok(Progress::Stopped(fate)) => fate,
             Ok(Progress::NeedsMore) => self.drive(service, buffer),
             Err(_) => Fate::Close,
@@ -158,16 +177,32 @@ impl Connection {
 
     /// The deadline has passed. `Close`, or `Keep` while the refusal is sent.
     pub(super) fn time_out(&mut self, service: &mut Service) -> Fate {
-        if self.waiting != Waiting::Head || self.input.is_empty() {
-            return Fate::Close;
+        match self.waiting {
+            Waiting::Head => self.refuse_rest(service, Status::REQUEST_TIMEOUT, "the head did not come in time"),
+            Waiting::Body => self.refuse_rest(service, Status::REQUEST_TIMEOUT, "the body did not come in time"),
+            Waiting::Request | Waiting::Room | Waiting::Disk | Waiting::End => Fate::Close,
         }
-        let input = std::mem::take(&mut self.input);
-        let reject = Reject { status: Status::REQUEST_TIMEOUT, why: "the head did not come in time" };
-        service.reject(self.visit(), &reject, head::first_line(&input));
-        self.closing = true;
-        match self.flush(service) {
-            Ok(Flushed::All) => self.end_sending(service, true),
-            Ok(Flushed::Stopped(fate)) => fate,
+    }
+
+    /// The rest of what has begun does not come: refuses the request, if any of it has come.
+    fn refuse_rest(&mut self, service: &mut Service, status: Status, why: &'static str) -> Fate {
+        let reject = Reject { status, why };
+        let refused = if let Some(reading) = self.body.take() {
+            self.conclude(service, *reading, &Ended::Broken(reject))
+        } else {
+            let input = std::mem::take(&mut self.input);
+            // A line end before a request is none.
+            if matches!(&input[..], b"" | b"\r" | b"\r\n") {
+                return Fate::Close;
+            }
+            service.reject(self.visit(), &reject, head::first_line(&input));
+            self.closing = true;
+            self.unread = true;
+            self.send_made(service)
+        };
+        match refused {
+            Ok(Progress::Stopped(fate)) => fate,
+            Ok(Progress::NeedsMore) => Fate::Again,
             Err(_) => Fate::Close,
         }
     }
@@ -188,6 +223,9 @@ impl Connection {
         if let Some(rest) = self.outgoing.abandon() {
             service.log_sent(&rest);
         }
+        if let Some(reading) = self.body.take() {
+            service.log_cut(&reading, self.visit());
+        }
     }
 
     fn go_on(&mut self, service: &mut Service, buffer: &mut [u8]) -> io::Result<Fate> {
@@ -198,7 +236,7 @@ impl Connection {
             return Ok(Fate::Ask);
         }
         if self.closing {
-            return Ok(self.end_sending(service, !self.input.is_empty() || self.discard > 0));
+            return Ok(self.end_sending(service, !self.input.is_empty() || self.unread));
         }
         if !self.input.is_empty() {
             let input = std::mem::take(&mut self.input);
@@ -208,14 +246,14 @@ impl Connection {
         }
         loop {
             let count = match socket::receive(&self.socket, buffer) {
-                Ok(0) => return Ok(Fate::Close),
+                Ok(0) => return Ok(self.refuse_rest(service, Status::BAD_REQUEST, "the client ended within a request")),
                 Ok(count) => count,
                 Err(fault) if fault.kind() == io::ErrorKind::WouldBlock => return Ok(self.wait(service)),
                 Err(fault) if fault.kind() == io::ErrorKind::Interrupted => continue,
                 Err(fault) => return Err(fault),
             };
             let received = buffer.get(..count).unwrap_or_default();
-            if self.input.is_empty() {
+            if self.input.is_empty() && self.body.is_none() {
                 self.visit.began = service.clock.now;
             }
             let progress = if self.input.is_empty() {
@@ -256,12 +294,14 @@ impl Connection {
     fn take_requests(&mut self, service: &mut Service, input: &[u8]) -> io::Result<(usize, Progress)> {
         let mut used = 0;
         loop {
-            let mut rest = input.get(used..).unwrap_or_default();
-            if self.discard > 0 {
-                let count = usize::try_from(self.discard).unwrap_or(usize::MAX).min(rest.len());
-                self.discard -= u64::try_from(count).unwrap_or(u64::MAX);
+            let rest = input.get(used..).unwrap_or_default();
+            if let Some(reading) = self.body.take() {
+                let (count, stopped) = self.take_body(service, reading, rest)?;
                 used += count;
-                rest = rest.get(count..).unwrap_or_default();
+                match stopped {
+                    Some(progress) => return Ok((used, progress)),
+                    None => continue,
+                }
             }
             if rest.is_empty() {
                 return Ok((used, self.send_made(service)?));
@@ -269,12 +309,12 @@ impl Connection {
             match self.scan.advance(rest, &service.head_limits) {
                 Ok(None) => return Ok((used, self.send_made(service)?)),
                 Ok(Some(length)) => {
-                    let progress = self.answer_head(service, rest.get(..length).unwrap_or_default(), None)?;
+                    let progress = self.answer_head(service, rest.get(..length).unwrap_or_default(), None, false)?;
                     if self.asking.is_some() {
                         return Ok((used, progress));
                     }
                     used += length;
-                    self.scan = Scan::default();
+                    self.next_head(service);
                     if let Progress::Stopped(fate) = progress {
                         return Ok((used, Progress::Stopped(fate)));
                     }
@@ -288,15 +328,52 @@ impl Connection {
         }
     }
 
-    /// Takes up the request at the front of the input again, and removes its head when it is answered.
-    fn answer_front(&mut self, service: &mut Service, plan: Plan) -> io::Result<Progress> {
+    /// What comes next is another head.
+    fn next_head(&mut self, service: &Service) {
+        self.scan = Scan::default();
+        self.visit.began = service.clock.now;
+    }
+
+    /// Takes what belongs to a body; how many bytes, and why the next request is not looked at yet.
+    fn take_body(&mut self, service: &mut Service, mut reading: Box<Reading>, input: &[u8]) -> io::Result<(usize, Option<Progress>)> {
+        let mut rest = input;
+        let Some(ended) = reading.take(&mut rest, service.clock.now) else {
+            self.body = Some(reading);
+            return Ok((input.len(), Some(self.send_made(service)?)));
+        };
+        let stopped = match self.conclude(service, *reading, &ended)? {
+            Progress::NeedsMore => None,
+            stopped @ Progress::Stopped(_) => Some(stopped),
+        };
+        Ok((input.len() - rest.len(), stopped))
+    }
+
+    /// Answers the request whose body has ended.
+    fn conclude(&mut self, service: &mut Service, reading: Reading, ended: &Ended) -> io::Result<Progress> {
+        let (bytes, decided) = Decided::of(reading);
+        let mut space = head::field_space();
+        let Ok(request) = head::parse(&bytes, &mut space, &service.head_limits) else {
+            return Ok(Progress::Stopped(Fate::Close));
+        };
+        self.unread = !matches!(ended, Ended::Whole);
+        let persistence = service.persistence(&request, self.requests + 1);
+        let answered = service.conclude(&Incoming { request: &request, head: &bytes, visit: self.visit(), persistence }, decided, ended);
+        self.take_up(service, answered, &bytes, true)
+    }
+
+    /// Takes up the request that asked again. At the front of the input its head is removed when it is answered.
+    fn answer_again(&mut self, service: &mut Service, asking: Asking) -> io::Result<Progress> {
+        let Asking { plan, head, persistence } = asking;
+        if let Some(head) = head {
+            return self.answer_head(service, &head, Some((plan, persistence)), true);
+        }
         let mut input = std::mem::take(&mut self.input);
         let Ok(Some(length)) = Scan::default().advance(&input, &service.head_limits) else {
             return Ok(Progress::Stopped(Fate::Close));
         };
-        let progress = self.answer_head(service, input.get(..length).unwrap_or_default(), Some(plan))?;
+        let progress = self.answer_head(service, input.get(..length).unwrap_or_default(), Some((plan, persistence)), false)?;
         if self.asking.is_none() {
-            self.scan = Scan::default();
+            self.next_head(service);
             input.drain(..length);
         }
         if !input.is_empty() {
@@ -305,8 +382,14 @@ impl Connection {
         Ok(progress)
     }
 
-    /// Answers one request, whose head is whole.
-    fn answer_head(&mut self, service: &mut Service, bytes: &[u8], plan: Option<Plan>) -> io::Result<Progress> {
+    /// Answers one request, whose head is whole, or goes on with it. `apart`: the head is not at the front of the input.
+    fn answer_head(
+        &mut self,
+        service: &mut Service,
+        bytes: &[u8],
+        asked: Option<(Plan, Persistence)>,
+        apart: bool,
+    ) -> io::Result<Progress> {
         let mut space = head::field_space();
         let request = match head::parse(bytes, &mut space, &service.head_limits) {
             Ok(request) => request,
@@ -316,15 +399,22 @@ impl Connection {
                 return self.send_made(service);
             }
         };
-        let persistence = service.persistence(&request, self.requests + 1);
-        let incoming = Incoming { request: &request, head: bytes, visit: self.visit(), persistence };
-        let answered = match plan {
-            None => service.answer(&incoming),
-            Some(plan) => service.resume(&incoming, plan),
+        let incoming = |persistence| Incoming { request: &request, head: bytes, visit: self.visit(), persistence };
+        let answered = match asked {
+            None => service.answer(&incoming(service.persistence(&request, self.requests + 1))),
+            Some((plan, persistence)) => service.resume(&incoming(persistence), plan),
         };
+        if !apart {
+            self.unread = !matches!(request.framing, Framing::None | Framing::Length(0));
+        }
+        self.take_up(service, answered, bytes, apart)
+    }
+
+    /// Goes on as the answer says.
+    fn take_up(&mut self, service: &mut Service, answered: Answered, head: &[u8], apart: bool) -> io::Result<Progress> {
         match answered {
-            Answered::Asks(plan) => {
-                self.asking = Some(plan);
+            Answered::Asks(plan, persistence) => {
+                self.asking = Some(Asking { plan, head: apart.then(|| head.into()), persistence });
                 self.waiting = Waiting::Disk;
                 self.deadline = service.clock.now + millis(service.limits.write_timeout);
                 // What was answered before goes out while this one waits.
@@ -333,17 +423,15 @@ impl Connection {
                     Flushed::Stopped(fate) => Ok(Progress::Stopped(fate)),
                 }
             }
+            Answered::Reads(decided) => {
+                self.body = Some(Box::new(Reading::new(head, decided, service.clock.now)));
+                Ok(Progress::NeedsMore)
+            }
             Answered::Response { persistence, rest } => {
                 self.requests += 1;
                 self.outgoing.follow(rest);
                 self.waiting = Waiting::Request;
                 self.closing = persistence == Persistence::Close;
-                self.discard = match request.framing {
-                    Framing::Length(length) => length,
-                    Framing::None => 0,
-                    // Not read: the connection ends and the client gets time to see the answer.
-                    Framing::Chunked => 1,
-                };
                 if self.closing || !self.outgoing.is_empty() || service.out.len() >= OUT_MAX {
                     return self.send_made(service);
                 }
@@ -396,14 +484,18 @@ impl Connection {
 
     /// Nothing more can be done with what has come.
     fn wait(&mut self, service: &Service) -> Fate {
-        let begun = !self.input.is_empty() || self.discard > 0;
-        if !begun && self.requests > 0 {
-            self.waiting = Waiting::Request;
-            self.deadline = service.clock.now + millis(service.limits.keepalive_timeout);
-        } else if self.waiting != Waiting::Head {
+        let limits = &service.limits;
+        if let Some(reading) = &self.body {
+            self.waiting = Waiting::Body;
+            self.deadline = reading.deadline(limits);
+        } else if !self.input.is_empty() {
             // Counted from the first byte, not from the last.
             self.waiting = Waiting::Head;
-            self.deadline = service.clock.now + millis(service.limits.header_timeout);
+            let (began, received) = (self.visit.began, u64::try_from(self.input.len()).unwrap_or(u64::MAX));
+            self.deadline = pace(began, received, limits.min_rate).min(began + millis(limits.header_timeout));
+        } else if self.requests > 0 {
+            self.waiting = Waiting::Request;
+            self.deadline = service.clock.now + millis(limits.keepalive_timeout);
         }
         Fate::Keep
     }
@@ -416,25 +508,32 @@ impl Connection {
         }
         self.input = Vec::new();
         self.waiting = Waiting::End;
-        self.deadline = service.clock.now + LINGER_MS;
+        self.ended = service.clock.now;
+        self.deadline = self.ended + LINGER_MS;
         Fate::Again
     }
 
-    fn linger(&mut self, buffer: &mut [u8]) -> Fate {
-        loop {
+    /// Drops what still comes, as long as the client goes on and within bounds.
+    fn linger(&mut self, service: &Service, buffer: &mut [u8]) -> Fate {
+        for _ in 0..LINGER_TURNS {
+            // Not read on, and not closed yet: our response may still be on its way.
+            if self.lingered >= LINGER_BYTES {
+                return Fate::Keep;
+            }
             match socket::receive(&self.socket, buffer) {
                 Ok(0) => return Fate::Close,
                 Ok(count) => {
                     self.lingered += count;
-                    if self.lingered > LINGER_BYTES {
-                        return Fate::Close;
-                    }
+                    // A slow sender gets no longer here than where it was waited for.
+                    let (sent, rate) = (u64::try_from(self.lingered).unwrap_or(u64::MAX), service.limits.min_rate);
+                    self.deadline = (service.clock.now + LINGER_MS).min(self.ended + LINGER_MAX_MS).min(pace(self.ended, sent, rate));
                 }
                 Err(fault) if fault.kind() == io::ErrorKind::WouldBlock => return Fate::Keep,
                 Err(fault) if fault.kind() == io::ErrorKind::Interrupted => {}
                 Err(_) => return Fate::Close,
             }
         }
+        Fate::Again
     }
 }
 
@@ -444,17 +543,16 @@ impl AsFd for Connection {
     }
 }
 
-/// A duration of the configuration in milliseconds.
-pub(super) fn millis(duration: std::time::Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
-}
-
 /// Pipelined responses are sent when they have this many bytes.
 const OUT_MAX: usize = 64 * 1024;
 
 /// Bytes of responses that slow readers may hold in one worker, beside the files themselves.
 const HELD_MAX: usize = 64 * 1024 * 1024;
 
-/// How long, and for how many bytes, a client may go on sending after our end.
+/// How long a client may be silent after our end, how long it may go on sending, and how many bytes.
 const LINGER_MS: u64 = 5_000;
-const LINGER_BYTES: usize = 16 * 1024 * 1024;
+const LINGER_MAX_MS: u64 = 30_000;
+const LINGER_BYTES: usize = 64 * 1024 * 1024;
+
+/// Times that a client after our end is read from before others get their turn.
+const LINGER_TURNS: u8 = 16;

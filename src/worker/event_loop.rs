@@ -2,7 +2,8 @@
 
 use super::answer::Service;
 use super::clients::Clients;
-use super::connection::{Connection, Fate, millis};
+use super::clock::millis;
+use super::connection::{Connection, Fate};
 use super::counters::Counters;
 use super::files::Files;
 use super::log::Log;

@@ -11,6 +11,7 @@
 mod support;
 
 mod access_log;
+mod bodies;
 mod bound_sites;
 mod check;
 mod clients;
