@@ -2,8 +2,8 @@
 
 use super::quantity::{show_duration, show_rate, show_size};
 use super::{
-    Act, Changes, Config, Directory, Exists, Jail, JailMode, Limits, Listen, Log, LogFormat, LogTarget, Matchers, Network, Page, Respond,
-    Rule, Server, Site, Template, jail, log, site,
+    Act, Changes, Coding, Config, Directory, Exists, Jail, JailMode, Limits, Listen, Log, LogFormat, LogTarget, Matchers, Network, Page,
+    Respond, Rule, Server, Site, Template, jail, log, site,
 };
 use std::path::Path;
 use std::time::Duration;
@@ -160,6 +160,7 @@ fn site_table(site: &Site, out: &mut Writer) {
     let error_pages: Vec<(String, &String)> = site.error_pages.iter().map(|(status, path)| (status.to_string(), path)).collect();
     out.pairs("error_pages", &error_pages);
     out.string("charset", &site.charset);
+    compress(&site.compress, out);
     out.string("access_log", &site.access_log.as_ref().map_or(String::new(), target));
     for rule in &site.rules {
         rule_table(rule, out);
@@ -219,6 +220,14 @@ fn changes(changes: &Changes, out: &mut Writer) {
     if let Some(index) = &changes.index {
         out.list("index", index);
     }
+    if let Some(codings) = &changes.compress {
+        compress(codings, out);
+    }
+}
+
+fn compress(codings: &[Coding], out: &mut Writer) {
+    let names: Vec<&str> = codings.iter().map(|coding| coding.name()).collect();
+    out.list("compress", &names);
 }
 
 fn respond(answer: &Respond, out: &mut Writer) {

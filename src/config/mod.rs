@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod act;
+mod compress;
 mod danger;
 mod diagnostic;
 mod directories;
@@ -39,6 +40,7 @@ mod site;
 mod slice;
 mod template;
 
+pub use crate::proto::coding::Coding;
 pub use crate::role::Layer;
 pub use diagnostic::{Diagnostic, Diagnostics, Place};
 pub use directories::{Base, directories};
@@ -192,6 +194,8 @@ pub struct Site {
     pub error_pages: Vec<(u16, String)>,
     /// For text types; empty: none is sent.
     pub charset: String,
+    /// The content codings that may be sent, first the one that is sent to a client to whom all are the same.
+    pub compress: Vec<Coding>,
     /// `None`: where `[log] access` says.
     pub access_log: Option<LogTarget>,
     /// In the order of the file; they run from top to bottom.

@@ -60,7 +60,7 @@ pub(super) const LIMITS: Names = Names {
 pub(super) const SITE: Names = Names {
     table: "site",
     label: "[[site]]",
-    keys: &["name", "listen", "root", "index", "listing", "hidden", "symlinks", "error_pages", "charset", "access_log", "rule"],
+    keys: &["name", "listen", "root", "index", "listing", "hidden", "symlinks", "error_pages", "charset", "compress", "access_log", "rule"],
     planned: &[
         "tls_listen",
         "htaccess",
@@ -70,7 +70,6 @@ pub(super) const SITE: Names = Names {
         "hsts",
         "tls",
         "http2",
-        "compress",
         "min_version",
         "key_isolation",
         "session_tickets",
@@ -98,6 +97,7 @@ pub(super) const RULE: Names = Names {
         "body",
         "listing",
         "index",
+        "compress",
         "root",
         "alias",
         "redirect",
@@ -107,7 +107,7 @@ pub(super) const RULE: Names = Names {
         "respond",
         "respond_body",
     ],
-    planned: &["backend", "cgi", "auth", "rate", "requests", "compress", "cache", "check"],
+    planned: &["backend", "cgi", "auth", "rate", "requests", "cache", "check"],
 };
 
 /// Every table that this version reads.

@@ -154,6 +154,7 @@ listing = true
 hidden = [".*", "#*#"]
 symlinks = "inside"
 charset = "iso-8859-1"
+compress = ["br"]
 listen = ["unix:/run/x.sock"]
 access_log = "syslog"
 error_pages = { 404 = "/404.html" }
@@ -172,6 +173,7 @@ deny = ["0.0.0.0/0"]
 body = "1GiB"
 listing = false
 index = ["a", "b"]
+compress = []
 redirect = "/b/{1}?{query}"
 status = 301
 

@@ -1,5 +1,6 @@
 //! The rules of a site as checked data: matchers, changes, acts. What they mean is decided in `site`, by these types alone.
 
+use crate::proto::coding::Coding;
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -66,6 +67,8 @@ pub struct Changes {
     pub body: Option<u64>,
     pub listing: Option<bool>,
     pub index: Option<Vec<String>>,
+    /// As the site's.
+    pub compress: Option<Vec<Coding>>,
 }
 
 /// What a rule does with a request.

@@ -9,7 +9,7 @@ use super::limits::BODY;
 use super::mime::is_token;
 use super::patterns::Patterns;
 use super::template::{self, Captures, Purpose};
-use super::{Changes, Exists, Matchers, Rule, RulePlace, Template, names, network, regex, segments};
+use super::{Changes, Exists, Matchers, Rule, RulePlace, Template, compress, names, network, regex, segments};
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -57,6 +57,7 @@ fn read_changes(table: &Table<'_>, captures: &Captures, faults: &mut Faults<'_>)
         body: table.item("body", faults).and_then(|item| item.large_size(BODY, faults)),
         listing: table.item("listing", faults).and_then(|item| item.boolean(faults)),
         index: index.map(|item| segments::read_index(&item, faults)),
+        compress: table.item("compress", faults).map(|item| compress::read(&item, faults)),
     }
 }
 

@@ -7,7 +7,7 @@ use super::host_name::host_name;
 use super::mime::is_token;
 use super::rules::{self, Regexes};
 use super::template::Captures;
-use super::{Directory, Listen, Server, Site, Symlinks, Template, directory, listen, log, names, segments};
+use super::{Coding, Directory, Listen, Server, Site, Symlinks, Template, compress, directory, listen, log, names, segments};
 use std::collections::HashMap;
 use std::path::PathBuf;
 
@@ -62,6 +62,7 @@ pub(super) fn with_defaults(root: PathBuf) -> Site {
         symlinks: Symlinks::Owner,
         error_pages: Vec::new(),
         charset: "utf-8".to_owned(),
+        compress: Coding::ALL.to_vec(),
         access_log: None,
         rules: Vec::new(),
     }
@@ -108,6 +109,9 @@ fn read_others(table: &Table<'_>, site: &mut Site, faults: &mut Faults<'_>) {
     }
     if let Some(symlinks) = table.item("symlinks", faults).and_then(|item| item.choice(&SYMLINKS, faults)) {
         site.symlinks = symlinks;
+    }
+    if let Some(item) = table.item("compress", faults) {
+        site.compress = compress::read(&item, faults);
     }
     if let Some(charset) = table.item("charset", faults).and_then(|item| item.text("the name of a character set, or \"\"", faults)) {
         site.charset = read_charset(&charset, faults);
@@ -217,6 +221,7 @@ mod tests {
             symlinks: Symlinks::Owner,
             error_pages: Vec::new(),
             charset: "utf-8".to_owned(),
+            compress: vec![Coding::Gzip, Coding::Brotli, Coding::Zstd],
             access_log: None,
             rules: Vec::new(),
         };
@@ -226,7 +231,7 @@ mod tests {
     #[test]
     fn every_key_is_read() {
         let text = "[[site]]\nname = [\"a.example\", \"*.b.example\"]\nroot = \"www\"\nindex = [\"a.html\", \"b.html\"]\nlisting = true\n\
-                    hidden = []\nsymlinks = \"any\"\ncharset = \"\"\nerror_pages = { 404 = \"/404.html\", 500 = \"/e/500\" }\naccess_log = \"b.log\"\nlisten = [\"[::1]:80\", \"unix:/run/b\"]\n\
+                    hidden = []\nsymlinks = \"any\"\ncharset = \"\"\ncompress = [\"zstd\", \"gzip\"]\nerror_pages = { 404 = \"/404.html\", 500 = \"/e/500\" }\naccess_log = \"b.log\"\nlisten = [\"[::1]:80\", \"unix:/run/b\"]\n\
                     [[site]]\nname = \"b\"\nroot = \"../www\"\nsymlinks = \"never\"\n";
         let expected = Site {
             name: vec!["a.example".to_owned(), "*.b.example".to_owned()],
@@ -239,6 +244,7 @@ mod tests {
             symlinks: Symlinks::Any,
             error_pages: vec![(404, "/404.html".to_owned()), (500, "/e/500".to_owned())],
             charset: String::new(),
+            compress: vec![Coding::Zstd, Coding::Gzip],
             access_log: Some(LogTarget::File("/etc/anchorite/b.log".into())),
             rules: Vec::new(),
         };

@@ -8,8 +8,9 @@ use super::head::{Method, Request};
 /// What a representation is compared by.
 #[derive(Clone, Copy, Debug)]
 pub struct Validators<'a> {
-    /// The strong entity tag, with its quotes.
+    /// The entity tag, with its quotes, without the mark of a weak one.
     pub etag: &'a [u8],
+    pub weak: bool,
     /// The time of last modification, in seconds since 1970.
     pub modified: i64,
 }
@@ -30,14 +31,14 @@ pub fn evaluate(request: &Request<'_, '_>, validators: &Validators<'_>) -> Preco
         return Precondition::Proceed;
     }
     let reading = matches!(request.method, Method::Get | Method::Head);
-    let holds = match any_tag(request, "if-match", validators.etag, Comparison::Strong) {
+    let holds = match any_tag(request, "if-match", validators, Comparison::Strong) {
         Some(matched) => matched,
         None => single_date(request, "if-unmodified-since").is_none_or(|date| validators.modified <= date),
     };
     if !holds {
         return Precondition::Failed;
     }
-    match any_tag(request, "if-none-match", validators.etag, Comparison::Weak) {
+    match any_tag(request, "if-none-match", validators, Comparison::Weak) {
         Some(true) if reading => Precondition::NotModified,
         Some(true) => Precondition::Failed,
         // If-Modified-Since counts for nothing beside If-None-Match.
@@ -55,7 +56,7 @@ pub fn if_range_holds(request: &Request<'_, '_>, validators: &Validators<'_>) ->
     let mut values = request.fields("if-range");
     match (values.next(), values.next()) {
         (None, _) => true,
-        (Some(value), None) if value.ends_with(b"\"") => value == validators.etag,
+        (Some(value), None) if value.ends_with(b"\"") => value == validators.etag && !validators.weak,
         (Some(value), None) => date::parse(value) == Some(validators.modified),
         (Some(_), Some(_)) => false,
     }
@@ -70,10 +71,11 @@ enum Comparison {
 }
 
 /// Whether any tag in any field of that name matches; `None` if there is no such field. A list counts up to its first fault.
-fn any_tag(request: &Request<'_, '_>, name: &str, etag: &[u8], comparison: Comparison) -> Option<bool> {
+fn any_tag(request: &Request<'_, '_>, name: &str, validators: &Validators<'_>, comparison: Comparison) -> Option<bool> {
+    let equal = |(weak, tag): (bool, &[u8])| tag == validators.etag && (comparison == Comparison::Weak || !(weak || validators.weak));
     let mut present = None;
     for value in request.fields(name) {
-        if value == b"*" || tags(value).any(|(weak, tag)| tag == etag && (comparison == Comparison::Weak || !weak)) {
+        if value == b"*" || tags(value).any(equal) {
             return Some(true);
         }
         present = Some(false);
@@ -114,7 +116,7 @@ mod tests {
 
     const LIMITS: HeadLimits = HeadLimits { request_line: 8192, header_bytes: 1 << 20, header_count: 100 };
     /// Sun, 06 Nov 1994 08:49:37 GMT
-    const VALIDATORS: Validators<'_> = Validators { etag: b"\"a-1\"", modified: 784_111_777 };
+    const VALIDATORS: Validators<'_> = Validators { etag: b"\"a-1\"", weak: false, modified: 784_111_777 };
     const EARLIER: &str = "Sun, 06 Nov 1994 08:49:36 GMT";
     const SAME: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
     const LATER: &str = "Sun, 06 Nov 1994 08:49:38 GMT";
@@ -206,6 +208,23 @@ mod tests {
             (&format!("If-None-Match: {}\r\n", "W/".repeat(20_000)), Precondition::Proceed),
             ("If-Modified-Since: Sun, 06 Nov 99999 08:49:37 GMT\r\n", Precondition::Proceed),
         ]);
+    }
+
+    #[test]
+    fn r07_a_weak_tag_matches_only_where_a_weak_one_may() {
+        let weak = Validators { weak: true, ..VALIDATORS };
+        for (fields, expected) in [
+            ("If-None-Match: \"a-1\"\r\n", Precondition::NotModified),
+            ("If-None-Match: W/\"a-1\"\r\n", Precondition::NotModified),
+            ("If-Match: W/\"a-1\"\r\n", Precondition::Failed),
+            ("If-Match: \"a-1\"\r\n", Precondition::Failed),
+            ("If-Match: *\r\n", Precondition::Proceed),
+        ] {
+            assert_eq!(with("GET", fields, |request| evaluate(request, &weak)), expected, "{fields}");
+        }
+        for tag in ["\"a-1\"", "W/\"a-1\""] {
+            assert!(!with("GET", &format!("If-Range: {tag}\r\n"), |request| if_range_holds(request, &weak)), "{tag}");
+        }
     }
 
     #[test]

@@ -8,6 +8,7 @@
 
 pub mod body;
 pub mod chunked;
+pub mod coding;
 pub mod conditional;
 pub mod date;
 pub mod head;

@@ -2,6 +2,8 @@
 //!
 //! Runs in the `worker`; does no I/O.
 
+use crate::proto::coding::Coding;
+
 /// Appends the value of `Content-Type` for `path`, of which only the extension counts, in any case.
 ///
 /// `charset`, unless empty, is added to every text type but `text/xml`: XML declares its own encoding, which the parameter would override
@@ -17,6 +19,37 @@ pub fn content_type(path: &[u8], charset: &str, own: &[(String, String)], out: &
     }
 }
 
+/// What encoding does for content of a type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gain {
+    /// It makes it much smaller.
+    Text,
+    /// It may or may not: not done on the fly.
+    Unknown,
+    /// Nothing: it is compressed in itself.
+    None,
+}
+
+/// What encoding does for a value of `Content-Type`.
+pub fn gain(content_type: &[u8]) -> Gain {
+    let kind = content_type.split(|byte| *byte == b';').next().unwrap_or_default();
+    let Ok(kind) = std::str::from_utf8(kind.trim_ascii()) else { return Gain::Unknown };
+    let kind = kind.to_ascii_lowercase();
+    if kind.starts_with("text/") || kind.ends_with("+json") || kind.ends_with("+xml") || kind.ends_with("+text") {
+        return Gain::Text;
+    }
+    if TEXT.contains(&kind.as_str()) {
+        return Gain::Text;
+    }
+    let compressed = ["image/", "audio/", "video/"].iter().any(|top| kind.starts_with(top)) || COMPRESSED.contains(&kind.as_str());
+    if compressed { Gain::None } else { Gain::Unknown }
+}
+
+/// What the content of a file is encoded with by the custom of its name: an `.svgz` is an SVG image for every browser, encoded.
+pub fn coding(path: &[u8]) -> Option<Coding> {
+    extension(path).filter(|extension| extension.eq_ignore_ascii_case("svgz")).map(|_| Coding::Gzip)
+}
+
 /// What stands behind the last dot of the last segment; a name that begins with its only dot has none.
 fn extension(path: &[u8]) -> Option<&str> {
     let name = memchr::memrchr(b'/', path).map_or(path, |slash| &path[slash + 1..]);
@@ -28,6 +61,50 @@ fn of_extension(extension: &str) -> Option<&'static str> {
     let own = OWN.iter().find(|(name, _)| name.eq_ignore_ascii_case(extension));
     own.map(|(_, kind)| *kind).or_else(|| mime_guess::from_ext(extension).first_raw())
 }
+
+/// Types beside `text/`, `+json` and `+xml` that encoding makes much smaller.
+const TEXT: &[&str] = &[
+    "application/javascript",
+    "application/json",
+    "application/xml",
+    "application/yaml",
+    "application/toml",
+    "application/wasm",
+    "application/rtf",
+    "application/sql",
+    "application/x-javascript",
+    "application/x-ndjson",
+    "application/x-sh",
+    "application/vnd.apple.mpegurl",
+    "application/vnd.ms-fontobject",
+    "font/ttf",
+    "font/otf",
+    "font/collection",
+    "image/bmp",
+    "image/vnd.microsoft.icon",
+    "image/x-icon",
+    "message/rfc822",
+    "model/obj",
+    "model/stl",
+];
+
+/// Types beside images, sounds and films that are compressed in themselves.
+const COMPRESSED: &[&str] = &[
+    "application/epub+zip",
+    "application/gzip",
+    "application/java-archive",
+    "application/vnd.android.package-archive",
+    "application/vnd.debian.binary-package",
+    "application/vnd.rar",
+    "application/x-7z-compressed",
+    "application/x-bzip2",
+    "application/x-rpm",
+    "application/x-xz",
+    "application/zip",
+    "application/zstd",
+    "font/woff",
+    "font/woff2",
+];
 
 /// Bytes that a browser saves and does not interpret.
 const UNKNOWN: &str = "application/octet-stream";

@@ -175,6 +175,7 @@ pub(crate) mod tests {
             symlinks: Symlinks::Owner,
             error_pages: Vec::new(),
             charset: "utf-8".into(),
+            compress: crate::config::Coding::ALL.to_vec(),
             access_log: None,
             rules: Vec::new(),
         }

@@ -189,7 +189,7 @@ impl Plan {
 
     /// What the rules that ran change in the response, whatever it is.
     pub fn changes(&self) -> &ResponseChanges {
-        const NONE: &ResponseChanges = &ResponseChanges { headers: Vec::new(), expires: None::<Duration>, body: None };
+        const NONE: &ResponseChanges = &ResponseChanges { headers: Vec::new(), expires: None::<Duration>, body: None, compress: None };
         self.run.as_ref().map_or(NONE, |run| &run.changes)
     }
 
@@ -311,20 +311,45 @@ impl Plan {
 
     /// Whether access rules permit a name in the directory that the path names.
     fn permits(&mut self, site: &Compiled, facts: &Facts<'_>, name: &[u8], directory: bool) -> bool {
-        if !site.rules.limits_access() {
+        if !site.rules.limits_access() || self.run.is_none() {
             return true;
         }
-        let Some(run) = &mut self.run else { return true };
-        let (mut raw, mut path) = (Vec::new(), Path::default());
-        let parent = run.path(facts);
-        parent.encode_part(0..parent.bytes().len(), &mut raw);
+        let mut raw = self.encoded(facts);
         raw.push(b'/');
         target::encode(name, &mut raw);
         if directory {
             raw.push(b'/');
         }
-        let stands = if directory { Stands::Directory } else { Stands::File };
-        target::parse_into(&raw, &mut path).is_ok() && run.permits(&site.rules, facts, &path, stands)
+        self.permits_path(site, facts, &raw, if directory { Stands::Directory } else { Stands::File })
+    }
+
+    /// Whether a file may be sent that stands beside the one that was found and has its name with `suffix` behind it: only if a request for it
+    /// by its own path would be permitted.
+    pub fn permits_beside(&mut self, site: &Compiled, facts: &Facts<'_>, suffix: &str) -> bool {
+        if !site.rules.limits_access() || self.run.is_none() {
+            return true;
+        }
+        let mut raw = self.encoded(facts);
+        if self.path(facts).is_directory() {
+            raw.push(b'/');
+            let index = self.question.path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
+            target::encode(index, &mut raw);
+        }
+        raw.extend_from_slice(suffix.as_bytes());
+        self.permits_path(site, facts, &raw, Stands::File)
+    }
+
+    /// The path, encoded, without a slash at its end.
+    fn encoded(&self, facts: &Facts<'_>) -> Vec<u8> {
+        let (path, mut raw) = (self.path(facts), Vec::new());
+        path.encode_part(0..path.bytes().len(), &mut raw);
+        raw
+    }
+
+    fn permits_path(&mut self, site: &Compiled, facts: &Facts<'_>, raw: &[u8], stands: Stands) -> bool {
+        let mut path = Path::default();
+        let Some(run) = &mut self.run else { return true };
+        target::parse_into(raw, &mut path).is_ok() && run.permits(&site.rules, facts, &path, stands)
     }
 
     fn ask<F>(&mut self, state: State, trace: &mut impl Trace) -> Step<F> {

@@ -339,6 +339,23 @@ fn names(mut records: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
+/// What the kernel says now of a file that is open.
+///
+/// # Errors
+/// The errno of fstat(2).
+pub fn stat(file: &OwnedFd) -> io::Result<Stat> {
+    Ok(Stat::from(&fstat(file)?))
+}
+
+/// Reads from a place of a file; 0: it is not that long.
+///
+/// # Errors
+/// The errno of pread(2).
+pub fn read_at(file: &OwnedFd, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+    let offset = i64::try_from(offset).map_err(|_| io::ErrorKind::InvalidInput)?;
+    Ok(nix::sys::uio::pread(file, buffer, offset)?)
+}
+
 /// Reads a whole small file; fewer bytes than `length` when it has become shorter.
 ///
 /// # Errors

@@ -1,25 +1,30 @@
 //! The response to one request: from the parsed head through the plan to bytes, and a file where there is more to send.
 
 use super::body::{self, Decided};
+use super::choice::{Choice, Making};
 use super::clients::{Clients, Refusals};
 use super::clock::Clock;
 use super::counters::Counters;
-use super::files::{self, Content, Files, Served};
+use super::files::{self, Files};
 use super::log::{Exchange, Log};
 use super::response::{self, Head, Persistence};
 use super::segment::{Delimiter, Rest, Segment};
+use super::served::{Content, Prepared, Served, Variants};
 use super::visit::{Line, Visit};
 use crate::config::{Level, Limits, Listen, WorkerSlice};
 use crate::ipc::lines;
+use crate::proto::coding::Coding;
 use crate::proto::conditional::{self, Precondition, Validators};
 use crate::proto::head::{self, Framing, HeadLimits, Method, Request, Version};
 use crate::proto::range::{self, Range};
 use crate::proto::status::{Reject, Status};
 use crate::proto::target::{self, Path};
 use crate::site::facts::Facts;
+use crate::site::mime::{self, Gain};
 use crate::site::plan::{self, Outcome, Plan, Step};
-use crate::site::{Door, ResponseChanges, Sites, mime};
+use crate::site::{Door, ResponseChanges, Sites};
 use crate::sys::file::Opened;
+use std::cell::OnceCell;
 use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 
@@ -74,7 +79,6 @@ pub(super) struct Incoming<'r> {
 impl Incoming<'_> {
     /// How the end of content is told whose length is not known, and the request so answered: a client of HTTP/1.0 knows no chunks, and
     /// sees it by the end of the connection (RFC 9112, 6.3).
-    #[allow(dead_code, reason = "as for streams")]
     pub(super) fn without_length(&self) -> (Delimiter, Self) {
         match self.request.version {
             Version::Http11 => (Delimiter::Chunks, *self),
@@ -93,7 +97,6 @@ pub(super) enum Body<'b> {
         length: u64,
     },
     /// What is sent bit by bit, in this order; the head has said how its end is told.
-    #[allow(dead_code, reason = "as for streams")]
     Segments(VecDeque<Segment>),
 }
 
@@ -158,7 +161,7 @@ impl Service {
             && let Some(file) = self.files.fresh(site, self.path.bytes(), self.clock.now)
         {
             let file = Rc::clone(file);
-            return self.file(incoming, site, &file);
+            return self.file(incoming, site, &file, &Coding::ALL);
         }
         let mut plan = Plan::default();
         let id = hexadecimal(incoming.visit.id);
@@ -280,7 +283,7 @@ impl Service {
 
     fn carry_out(&mut self, incoming: &Incoming<'_>, site: usize, mut plan: Plan, outcome: Outcome<Opened>) -> Answered {
         match outcome {
-            Outcome::File(opened) => self.opened(incoming, site, &plan, opened),
+            Outcome::File(opened) => self.opened(incoming, site, &mut plan, opened),
             Outcome::ErrorPage(status, opened) => self.error_file(incoming, site, &plan, status, opened),
             Outcome::Listing => self.listing(incoming, site, &mut plan),
             Outcome::Redirect(status) => {
@@ -315,9 +318,8 @@ impl Service {
     /// # Errors
     /// The answer instead.
     pub(super) fn read(&mut self, incoming: &Incoming<'_>, site: usize, plan: &Plan, opened: Opened) -> Result<Served, Answered> {
-        let stat = opened.stat;
-        let content = match files::content(opened) {
-            Ok(content) => content,
+        let (content, stat) = match files::content(opened) {
+            Ok(read) => read,
             Err(fault) => {
                 self.complain(incoming, site, &format!("read {}: {fault}", self.files.name(plan.lookup())));
                 return Err(self.page(incoming, site, Status::INTERNAL_SERVER_ERROR, &[]));
@@ -326,72 +328,74 @@ impl Service {
         let mut content_type = Vec::new();
         let name = self.files.file_name(plan.lookup());
         mime::content_type(&name, &self.sites.get(site).charset, &self.mime, &mut content_type);
+        let gain = mime::gain(&content_type);
         Ok(Served {
             content,
             stat,
             etag: format!("\"{:x}.{:x}-{:x}\"", stat.modified, stat.modified_ns, stat.size).into_bytes(),
+            weak: false,
             modified: stat.modified.min(self.clock.unix),
+            compresses: gain == Gain::Text,
+            coded_already: gain == Gain::None,
             content_type,
-            head: Vec::new(),
-            date_at: 0,
+            coding: mime::coding(&name),
+            head: OnceCell::new(),
+            variants: Variants::default(),
         })
     }
 
     /// A file that was just opened: what the cache holds of it if it is the same, else read anew.
-    fn opened(&mut self, incoming: &Incoming<'_>, site: usize, plan: &Plan, opened: Opened) -> Answered {
-        let lookup = plan.lookup();
-        // With rules the path alone does not say what it leads to; what is beneath the directory of a rule, several sites may share.
+    fn opened(&mut self, incoming: &Incoming<'_>, site: usize, plan: &mut Plan, opened: Opened) -> Answered {
+        // With rules the path alone does not say what it leads to.
         let key = match self.sites.compiled(site).has_rules() {
-            false => Some(self.path.bytes()),
-            true => (lookup.root.0 == site).then_some(lookup.path),
+            false => self.path.bytes().to_vec(),
+            true => files::key(plan.lookup()),
         };
-        if let Some(file) = key.and_then(|path| self.files.unchanged(site, path, &opened.stat, self.clock.now)) {
-            return self.file(incoming, site, &file);
-        }
-        let mut file = match self.read(incoming, site, plan, opened) {
-            Ok(file) => file,
-            Err(answered) => return answered,
+        let file = match self.files.unchanged(site, &key, &opened.stat, self.clock.now) {
+            Some(file) => file,
+            None => match self.read(incoming, site, plan, opened) {
+                Err(answered) => return answered,
+                Ok(file) => {
+                    let file = Rc::new(file);
+                    self.files.remember(site, &key, &file, self.clock.now);
+                    file
+                }
+            },
         };
-        self.prepare_head(&mut file);
-        let file = Rc::new(file);
-        let key = match self.sites.compiled(site).has_rules() {
-            false => Some(self.path.bytes()),
-            true => (lookup.root.0 == site).then_some(lookup.path),
-        };
-        if let Some(path) = key {
-            self.files.remember(site, path, &file, self.clock.now);
-        }
-        self.file(incoming, site, &file)
+        let permitted = self.look_for_siblings(incoming, site, plan, &file);
+        self.file(incoming, site, &file, &permitted)
     }
 
-    /// Makes the head of a whole answer once for the life of the entry.
-    fn prepare_head(&self, file: &mut Served) {
-        let mut head = Vec::new();
-        let started = Head::begin(&mut head, Status::OK, &self.server, &self.clock);
-        started
-            .field("Content-Type", &file.content_type)
-            .number("Content-Length", file.length())
-            .validators(file.modified, &file.etag)
-            .field("Accept-Ranges", b"bytes")
-            .field("X-Content-Type-Options", b"nosniff")
-            .end(Persistence::Keep);
+    /// Makes the head of a whole answer, once for the life of a file.
+    fn prepare_head(&self, file: &Served) -> Prepared {
+        let mut bytes = Vec::new();
+        let head = Head::begin(&mut bytes, Status::OK, &self.server, &self.clock);
+        let head = head.field("Content-Type", &file.content_type).number("Content-Length", file.length()).of_file(file, file.weak);
+        // Of what is made anew each time there are no parts.
+        let head = if file.weak { head } else { head.field("Accept-Ranges", b"bytes") };
+        head.end(Persistence::Keep);
         // Without the blank line: `Connection` may come before it.
-        head.truncate(head.len() - 2);
-        file.date_at = memchr::memmem::find(&head, b"\r\nDate: ").map_or(0, |at| at + 8);
-        file.head = head;
+        bytes.truncate(bytes.len() - 2);
+        let date_at = memchr::memmem::find(&bytes, b"\r\nDate: ").map_or(0, |at| at + 8);
+        Prepared { bytes, date_at }
     }
 
-    fn file(&mut self, incoming: &Incoming<'_>, site: usize, file: &Rc<Served>) -> Answered {
+    fn file(&mut self, incoming: &Incoming<'_>, site: usize, original: &Rc<Served>, permitted: &[Coding]) -> Answered {
         let request = incoming.request;
-        let validators = Validators { etag: &file.etag, modified: file.modified };
+        let Choice { file, varies, making } = self.choose(incoming, site, original, permitted);
+        let weak = file.weak || making.is_some();
+        let validators = Validators { etag: &file.etag, weak, modified: file.modified };
         match conditional::evaluate(request, &validators) {
             Precondition::Proceed => {}
             Precondition::NotModified => {
                 let head = Head::begin(&mut self.out, Status::NOT_MODIFIED, &self.server, &self.clock);
-                head.validators(file.modified, &file.etag).end(incoming.persistence);
+                head.validators(&file, weak).vary(varies).end(incoming.persistence);
                 return self.finish(incoming, site, Status::NOT_MODIFIED, Body::None);
             }
             Precondition::Failed => return self.page(incoming, site, Status::PRECONDITION_FAILED, &[]),
+        }
+        if let Some(making) = making {
+            return self.made(incoming, site, &file, making);
         }
         if request.method == Method::Get
             && let Some(value) = request.field("range")
@@ -399,28 +403,44 @@ impl Service {
         {
             match range::parse(value, file.length()) {
                 Range::Whole => {}
-                Range::Part { first, last } => return self.part(incoming, site, file, first, last),
+                Range::Part { first, last } => return self.part(incoming, site, &file, varies, (first, last)),
                 Range::Unsatisfiable => return self.unsatisfiable(incoming, site, file.length()),
             }
         }
         let start = self.out.len();
-        self.out.extend_from_slice(&file.head);
-        if let Some(date) = self.out.get_mut(start + file.date_at..start + file.date_at + self.clock.date.len()) {
+        let head = file.head.get_or_init(|| self.prepare_head(&file));
+        self.out.extend_from_slice(&head.bytes);
+        if let Some(date) = self.out.get_mut(start + head.date_at..start + head.date_at + self.clock.date.len()) {
             date.copy_from_slice(&self.clock.date);
         }
-        response::end(&mut self.out, incoming.persistence);
-        self.finish(incoming, site, Status::OK, Body::File { file: Rc::clone(file), offset: 0, length: file.length() })
+        response::end(&mut self.out, varies, incoming.persistence);
+        let length = file.length();
+        self.finish(incoming, site, Status::OK, Body::File { file, offset: 0, length })
     }
 
-    fn part(&mut self, incoming: &Incoming<'_>, site: usize, file: &Rc<Served>, first: u64, last: u64) -> Answered {
+    /// A file that is encoded while it is sent: how long it will be is not known yet.
+    fn made(&mut self, incoming: &Incoming<'_>, site: usize, file: &Served, making: Making) -> Answered {
+        let (delimiter, incoming) = incoming.without_length();
+        Head::begin(&mut self.out, Status::OK, &self.server, &self.clock)
+            .field("Content-Type", &file.content_type)
+            .field("Content-Encoding", making.coding.name().as_bytes())
+            .delimited(delimiter)
+            .validators(file, true)
+            .vary(true)
+            .end(incoming.persistence);
+        let segments = making.producer.into_iter().map(|producer| Segment::stream(producer, delimiter)).collect();
+        self.finish(&incoming, site, Status::OK, Body::Segments(segments))
+    }
+
+    fn part(&mut self, incoming: &Incoming<'_>, site: usize, file: &Rc<Served>, varies: bool, (first, last): (u64, u64)) -> Answered {
         let length = last - first + 1;
         Head::begin(&mut self.out, Status::PARTIAL_CONTENT, &self.server, &self.clock)
             .field("Content-Type", &file.content_type)
             .number("Content-Length", length)
             .content_range(Some((first, last)), file.length())
-            .validators(file.modified, &file.etag)
+            .of_file(file, file.weak)
             .field("Accept-Ranges", b"bytes")
-            .field("X-Content-Type-Options", b"nosniff")
+            .vary(varies)
             .end(incoming.persistence);
         self.finish(incoming, site, Status::PARTIAL_CONTENT, Body::File { file: Rc::clone(file), offset: first, length })
     }
@@ -433,7 +453,7 @@ impl Service {
 
     /// Writes the body, or hands it over where it is not copied; writes the access line when the response is whole.
     pub(super) fn finish(&mut self, incoming: &Incoming<'_>, site: usize, status: Status, body: Body<'_>) -> Answered {
-        if self.changes != ResponseChanges::default() {
+        if self.changes.touch_head() {
             response::change(&mut self.out, self.start, &self.changes, &self.clock);
         }
         let persistence = incoming.persistence;

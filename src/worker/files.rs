@@ -5,6 +5,7 @@
 //! files are held in memory, large ones open. A changed file is never served with another's head: head and content are
 //! made from one descriptor.
 
+use super::served::{Budget, Content, Served};
 use crate::config::{self, Site, Symlinks, WorkerSlice};
 use crate::ipc::birth::Born;
 use crate::ipc::lines;
@@ -15,39 +16,8 @@ use crate::sys::confine::Confined;
 use crate::sys::file::{self, Found, Links, Opened, Root, Stat};
 use std::collections::HashMap;
 use std::io;
-use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-
-/// A file as it is served.
-pub(super) struct Served {
-    pub(super) content: Content,
-    pub(super) stat: Stat,
-    /// Strong, with its quotes.
-    pub(super) etag: Vec<u8>,
-    /// Never in the future of the moment it was read (RFC 9110, 8.8.2.1).
-    pub(super) modified: i64,
-    pub(super) content_type: Vec<u8>,
-    /// The head of a whole answer up to, not including, `Connection` and the blank line.
-    pub(super) head: Vec<u8>,
-    /// Where in `head` the date stands.
-    pub(super) date_at: usize,
-}
-
-/// The bytes of a file.
-pub(super) enum Content {
-    Memory(Box<[u8]>),
-    Open(OwnedFd),
-}
-
-impl Served {
-    pub(super) fn length(&self) -> u64 {
-        match &self.content {
-            Content::Memory(bytes) => u64::try_from(bytes.len()).unwrap_or(u64::MAX),
-            Content::Open(_) => self.stat.size,
-        }
-    }
-}
 
 struct Entry {
     file: Rc<Served>,
@@ -65,6 +35,8 @@ pub(super) struct Files {
     entries: usize,
     entries_max: usize,
     bytes: usize,
+    /// Of the encoded forms of files.
+    pub(super) budget: Rc<Budget>,
 }
 
 impl Files {
@@ -82,7 +54,9 @@ impl Files {
         }
         let names = bases.into_iter().map(|base| base.path).collect();
         let cache = sites.iter().map(|_| HashMap::new()).collect();
-        Ok(Files { roots, names, cache, entries: 0, entries_max: descriptors.min(ENTRIES_MAX), bytes: 0 })
+        let for_siblings = descriptors / 4;
+        let entries_max = (descriptors - for_siblings).min(ENTRIES_MAX);
+        Ok(Files { roots, names, cache, entries: 0, entries_max, bytes: 0, budget: Budget::new(for_siblings) })
     }
 
     /// Whether this process may look into the root of a site.
@@ -219,25 +193,33 @@ pub(super) fn try_roots(born: &Born<WorkerSlice>) {
     }
 }
 
-impl Served {
-    fn memory(&self) -> usize {
-        let content = match &self.content {
-            Content::Memory(bytes) => bytes.len(),
-            Content::Open(_) => 0,
-        };
-        content + self.head.len() + self.etag.len() + self.content_type.len() + OVERHEAD
-    }
+/// The key of what a look-up led to, where the path of the request does not say it: no path holds NUL, nor do keys meet.
+pub(super) fn key(lookup: Lookup<'_>) -> Vec<u8> {
+    let mut key = vec![0];
+    key.extend_from_slice(&lookup.root.0.to_ne_bytes());
+    key.extend_from_slice(lookup.path);
+    key
 }
 
-/// Reads a file that was opened, if it is small enough for memory.
+/// Reads a file that was opened, if it is small enough for memory. What was read is of one version: where the file was written to
+/// meanwhile, it is read again.
 ///
 /// # Errors
-/// The errno of pread(2).
-pub(super) fn content(opened: Opened) -> io::Result<Content> {
-    match usize::try_from(opened.stat.size) {
-        Ok(size) if size <= MEMORY_MAX => Ok(Content::Memory(file::read(&opened.file, size)?.into_boxed_slice())),
-        _ => Ok(Content::Open(opened.file)),
+/// The errno of pread(2) or fstat(2); `ResourceBusy` for a file that is written to all the time.
+pub(super) fn content(opened: Opened) -> io::Result<(Content, Stat)> {
+    let Opened { file, mut stat } = opened;
+    for _ in 0..READ_TRIES {
+        let Some(size) = usize::try_from(stat.size).ok().filter(|size| *size <= MEMORY_MAX) else {
+            return Ok((Content::Open(file), stat));
+        };
+        let bytes = file::read(&file, size)?;
+        let after = file::stat(&file)?;
+        if after == stat {
+            return Ok((Content::Memory(bytes.into_boxed_slice()), stat));
+        }
+        stat = after;
     }
+    Err(io::ErrorKind::ResourceBusy.into())
 }
 
 fn links(symlinks: Symlinks) -> Links {
@@ -258,17 +240,17 @@ fn is_shortage(fault: &io::Error) -> bool {
 }
 
 /// How long a look-up is believed.
-const FRESH_MS: u64 = 1_000;
+pub(super) const FRESH_MS: u64 = 1_000;
 
 /// Largest file held in memory.
 const MEMORY_MAX: usize = 64 * 1024;
 
+/// How often a file that is being written to is read.
+const READ_TRIES: u8 = 8;
+
 /// Bytes of all files held in memory, and number of entries, which hold a descriptor each where the file is larger.
 const BYTES_MAX: usize = 32 * 1024 * 1024;
 const ENTRIES_MAX: usize = 16_384;
-
-/// About what an entry costs beside its content.
-const OVERHEAD: usize = 400;
 
 /// Entries of a listing; the page says when there are more.
 const LISTING_MAX: usize = 20_000;

@@ -58,7 +58,6 @@ impl Service {
         Head::begin(&mut self.out, status, &self.server, &self.clock)
             .field("Content-Type", content_type)
             .number("Content-Length", count(text))
-            .field("X-Content-Type-Options", b"nosniff")
             .end(incoming.persistence);
         self.finish(incoming, site, status, Body::Bytes(text))
     }
@@ -105,10 +104,7 @@ impl Service {
                 let head = Head::begin(&mut self.out, status, &self.server, &self.clock);
                 // RFC 9110, 15.5.6: a 405 says which methods there are.
                 let head = if status == Status::METHOD_NOT_ALLOWED { head.field("Allow", plan::ALLOW.as_bytes()) } else { head };
-                head.field("Content-Type", &file.content_type)
-                    .number("Content-Length", file.length())
-                    .field("X-Content-Type-Options", b"nosniff")
-                    .end(incoming.persistence);
+                head.field("Content-Type", &file.content_type).number("Content-Length", file.length()).end(incoming.persistence);
                 let length = file.length();
                 self.finish(incoming, site, status, Body::File { file: Rc::new(file), offset: 0, length })
             }

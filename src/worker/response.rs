@@ -3,6 +3,7 @@
 use super::clock::Clock;
 use super::log::write_decimal;
 use super::segment::Delimiter;
+use super::served::Served;
 use crate::proto::date;
 use crate::proto::status::Status;
 use crate::site::ResponseChanges;
@@ -33,7 +34,8 @@ pub(super) struct Head<'o> {
 }
 
 impl<'o> Head<'o> {
-    /// Status line, `Server` (none for an empty name) and `Date`.
+    /// Status line, `Server` (none for an empty name), `Date`, and that browsers are to believe the type: what somebody uploaded as an image
+    /// is not to become a page.
     pub(super) fn begin(out: &'o mut Vec<u8>, status: Status, server: &str, clock: &Clock) -> Head<'o> {
         out.extend_from_slice(b"HTTP/1.1 ");
         write_decimal(u64::from(status.code()), out);
@@ -42,7 +44,7 @@ impl<'o> Head<'o> {
         out.extend_from_slice(b"\r\n");
         let head = Head { out };
         let head = if server.is_empty() { head } else { head.field("Server", server.as_bytes()) };
-        head.field("Date", &clock.date)
+        head.field("Date", &clock.date).field("X-Content-Type-Options", b"nosniff")
     }
 
     pub(super) fn field(self, name: &str, value: &[u8]) -> Head<'o> {
@@ -79,12 +81,32 @@ impl<'o> Head<'o> {
     }
 
     /// `Last-Modified` and `ETag` of a file.
-    pub(super) fn validators(self, modified: i64, etag: &[u8]) -> Head<'o> {
-        self.field("Last-Modified", &date::imf_fixdate(modified)).field("ETag", etag)
+    pub(super) fn validators(self, file: &Served, weak: bool) -> Head<'o> {
+        let head = self.field("Last-Modified", &date::imf_fixdate(file.modified));
+        head.out.extend_from_slice(if weak { b"ETag: W/" } else { b"ETag: " });
+        head.out.extend_from_slice(&file.etag);
+        head.out.extend_from_slice(b"\r\n");
+        head
+    }
+
+    /// The same, and how the file is encoded.
+    pub(super) fn of_file(self, file: &Served, weak: bool) -> Head<'o> {
+        let head = self.validators(file, weak);
+        match file.coding {
+            Some(coding) => head.field("Content-Encoding", coding.name().as_bytes()),
+            None => head,
+        }
+    }
+
+    /// That another client may get another form of the same (RFC 9110, 12.5.5).
+    pub(super) fn vary(self, varies: bool) -> Head<'o> {
+        if varies {
+            self.out.extend_from_slice(VARY);
+        }
+        self
     }
 
     /// What tells the end of content whose length is not known.
-    #[allow(dead_code, reason = "streams are there before what is streamed")]
     pub(super) fn delimited(self, delimiter: Delimiter) -> Head<'o> {
         match delimiter {
             Delimiter::Chunks => self.field("Transfer-Encoding", b"chunked"),
@@ -94,7 +116,7 @@ impl<'o> Head<'o> {
 
     /// Ends the head.
     pub(super) fn end(self, persistence: Persistence) {
-        end(self.out, persistence);
+        end(self.out, false, persistence);
     }
 }
 
@@ -116,7 +138,12 @@ pub(super) fn change(out: &mut Vec<u8>, start: usize, changes: &ResponseChanges,
     let mut lines = head.split_inclusive(|byte| *byte == b'\n');
     out.extend_from_slice(lines.next().unwrap_or_default());
     lines.filter(|line| *line != b"\r\n" && !replaced(line)).for_each(|line| out.extend_from_slice(line));
-    let changed = changes.headers.iter().map(|(name, value)| (&**name, &**value));
+    let varies = memchr::memmem::find(&head, VARY).is_some();
+    let merged = changes.headers.iter().find(|(name, _)| varies && name.eq_ignore_ascii_case("vary")).map(|(_, value)| vary_also(value));
+    let changed = changes.headers.iter().map(|(name, value)| match &merged {
+        Some(merged) if name.eq_ignore_ascii_case("vary") => (&**name, merged.as_slice()),
+        Some(_) | None => (&**name, &**value),
+    });
     let mut head = Head { out };
     for (name, value) in changed.chain(expires.iter().map(|(name, value)| (*name, value.as_slice()))).filter(|(_, value)| !value.is_empty())
     {
@@ -126,7 +153,22 @@ pub(super) fn change(out: &mut Vec<u8>, start: usize, changes: &ResponseChanges,
 }
 
 /// Ends a head whose other lines were made before.
-pub(super) fn end(out: &mut Vec<u8>, persistence: Persistence) {
+pub(super) fn end(out: &mut Vec<u8>, varies: bool, persistence: Persistence) {
+    if varies {
+        out.extend_from_slice(VARY);
+    }
     out.extend_from_slice(persistence.line());
     out.extend_from_slice(b"\r\n");
 }
+
+/// A rule's `Vary` with ours: without it a cache would give one form of a file to who asked for another.
+fn vary_also(value: &[u8]) -> Vec<u8> {
+    let members = || value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
+    if value.is_empty() || members().any(|member| member == b"*" || member.eq_ignore_ascii_case(b"accept-encoding")) {
+        return value.to_vec();
+    }
+    [value, b", Accept-Encoding"].concat()
+}
+
+/// What the forms of a file are chosen by.
+const VARY: &[u8] = b"Vary: Accept-Encoding\r\n";

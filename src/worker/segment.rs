@@ -3,7 +3,7 @@
 //! Runs in the worker; makes no system call. A stream is asked for more only when everything it gave before is sent, so that a
 //! slow client holds one piece of it.
 
-use super::files::{Content, Served};
+use super::served::{Content, Served};
 use super::visit::Line;
 use std::collections::VecDeque;
 use std::io;

@@ -15,6 +15,7 @@ mod bodies;
 mod bound_sites;
 mod check;
 mod clients;
+mod compression;
 mod conditional;
 mod configuration;
 mod control_socket;

@@ -4,7 +4,7 @@ use super::super::lookup::RootRef;
 use super::super::template;
 use super::alias::{Alias, Place};
 use super::matchers::Compiled;
-use crate::config::{Act, Network, Rule, Site, Template};
+use crate::config::{Act, Coding, Network, Rule, Site, Template};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -44,6 +44,7 @@ pub(super) struct Changes {
     pub(super) body: Option<u64>,
     pub(super) listing: Option<bool>,
     pub(super) index: bool,
+    pub(super) compress: Option<Arc<[Coding]>>,
 }
 
 /// A header's value.
@@ -143,6 +144,7 @@ impl Changes {
             body: changes.body,
             listing: changes.listing,
             index: changes.index.is_some(),
+            compress: changes.compress.as_deref().map(Arc::from),
         }
     }
 }

@@ -6,7 +6,7 @@ use super::super::template::{self, Value, Values};
 use super::super::trace::{Event, Mismatch, Trace};
 use super::compiled::{Doing, OneRule, Rules, Text};
 use super::matchers::{Match, is_no_path};
-use crate::config::{Page, Site, Variable};
+use crate::config::{Coding, Page, Site, Variable};
 use crate::proto::status::Status;
 use crate::proto::target::{self, Path};
 use std::sync::Arc;
@@ -21,6 +21,15 @@ pub struct ResponseChanges {
     pub expires: Option<Duration>,
     /// Bytes of a request body.
     pub body: Option<u64>,
+    /// The content codings that may be sent, in place of the site's.
+    pub compress: Option<Arc<[Coding]>>,
+}
+
+impl ResponseChanges {
+    /// Whether there is anything to change in a head.
+    pub fn touch_head(&self) -> bool {
+        !self.headers.is_empty() || self.expires.is_some()
+    }
 }
 
 /// What the plan lends a run for one step.
@@ -293,6 +302,9 @@ impl Run {
         }
         self.changes.expires = changes.expires.or(self.changes.expires);
         self.changes.body = changes.body.or(self.changes.body);
+        if let Some(codings) = &changes.compress {
+            self.changes.compress = Some(Arc::clone(codings));
+        }
         self.listing = changes.listing.or(self.listing);
         if changes.index {
             self.index = Some(number);
