@@ -61,6 +61,9 @@ enum Command {
         /// What the program before left, when it was replaced
         #[arg(long, hide = true, value_name = "DESCRIPTOR")]
         resume: Option<i32>,
+        /// Why the program that took its place did not serve
+        #[arg(long, hide = true, value_name = "WHY", requires = "resume")]
+        returned: Option<String>,
     },
     /// Reads the configuration as `run` would and reports every fault
     Check {
@@ -155,7 +158,7 @@ pub fn main() -> u8 {
     };
     match arguments.command {
         Command::Serve { directory, listen } => serve::main(&directory, listen),
-        Command::Run { configuration, resume } => run::main(&configuration.file, resume),
+        Command::Run { configuration, resume, returned } => run::main(&configuration.file, resume, returned.as_deref()),
         Command::Check { configuration, dump, open } => check::main(&configuration.file, dump, &open),
         Command::Reload { configuration } => control::main(&configuration.file, Order::Reload),
         Command::Stop { configuration } => control::main(&configuration.file, Order::Stop),

@@ -8,10 +8,12 @@ use crate::sys::jail::Tree;
 use crate::sys::policy::Policy;
 use crate::sys::privilege::Identity;
 use crate::sys::process;
+use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 /// The part of every cell that does not depend on its role, and the slices.
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Cells {
     pub(super) identity: Identity,
     pub(super) allow_missing: Vec<Layer>,

@@ -36,6 +36,8 @@ pub(super) enum State {
     Starting,
     /// Verified, and given its work.
     Serving,
+    /// Its channel has ended: so has it, or it will at this moment (monotonic milliseconds).
+    Leaving(u64),
     /// It was killed for the reason that was logged; its end is not news.
     Condemned,
 }

@@ -23,6 +23,8 @@ pub(super) fn leave_out_of_reach(server: &mut Server, rootless: bool) -> bool {
 #[derive(Default)]
 pub(super) struct Control {
     listener: Option<(OwnedFd, PathBuf)>,
+    /// Its name stays at the end: the program before, which may come back, goes on with it.
+    lent: bool,
     pub(super) clients: Clients,
 }
 
@@ -34,15 +36,33 @@ pub(super) struct Asked {
 }
 
 impl Control {
-    /// Listens at `path`, with the socket of the program before or in place of one that nobody listens at any more.
+    /// Listens at `path`, in place of a socket that nobody listens at any more.
     ///
     /// # Errors
     /// Names the path and why: another service that runs, among others.
-    pub(super) fn open(path: &Path, inherited: Option<OwnedFd>) -> Result<Control, String> {
+    pub(super) fn open(path: &Path) -> Result<Control, String> {
         let fault = |fault: String| format!("control socket \"{}\": {fault}", path.display());
         pid_file::prepare_directory(path).map_err(fault)?;
-        let listener = inherited.map_or_else(|| socket::listen_local(path), Ok).map_err(|errno| fault(errno.to_string()))?;
-        Ok(Control { listener: Some((listener, path.to_owned())), clients: Clients::default() })
+        let listener = socket::listen_local(path).map_err(|errno| fault(errno.to_string()))?;
+        Ok(Control::at(path, listener, false))
+    }
+
+    /// Goes on with the socket of the program before.
+    pub(super) fn inherit(path: &Path, listener: OwnedFd) -> Control {
+        Control::at(path, listener, true)
+    }
+
+    fn at(path: &Path, listener: OwnedFd, lent: bool) -> Control {
+        Control { listener: Some((listener, path.to_owned())), lent, clients: Clients::default() }
+    }
+
+    /// The socket is this program's own from now on.
+    pub(super) fn settle(&mut self) {
+        self.lent = false;
+    }
+
+    pub(super) fn path(&self) -> Option<&Path> {
+        self.listener.as_ref().map(|(_, path)| path.as_path())
     }
 
     pub(super) fn listener(&self) -> Option<BorrowedFd<'_>> {
@@ -59,7 +79,7 @@ impl Control {
 
 impl Drop for Control {
     fn drop(&mut self) {
-        if let Some((_, path)) = self.listener.take() {
+        if let Some((_, path)) = self.listener.take().filter(|_| !self.lent) {
             let _ = std::fs::remove_file(path);
         }
     }

@@ -7,7 +7,7 @@ use crate::config::Level;
 use crate::ipc::Channel;
 use crate::ipc::messages::{ToLog, ToWorker};
 use crate::role::Role;
-use crate::sys::socket;
+use crate::sys::{clock, socket};
 use std::os::fd::{AsFd, BorrowedFd};
 
 impl Supervisor {
@@ -43,7 +43,14 @@ impl Supervisor {
     /// Hands the log files to `log`, and with a new `log` the channel of every worker.
     pub(super) fn give_logs(&mut self) -> Result<(), String> {
         self.give_files()?;
-        for place in self.places(|slot| slot.role == Role::Worker && slot.is_serving()) {
+        self.give_log_ends()
+    }
+
+    /// Hands `log` the channel of every worker, but of those whose lines the `log` of the program before still takes.
+    pub(super) fn give_log_ends(&mut self) -> Result<(), String> {
+        let adopted = self.adopted;
+        let places = self.places(|slot| slot.role == Role::Worker && slot.is_serving());
+        for place in places.into_iter().filter(|place| Some(place.generation) != adopted) {
             self.renew_log_channel(place)?;
             self.hand_over_log_end(place)?;
         }
@@ -125,4 +132,17 @@ impl Supervisor {
             _ => Ok(()),
         }
     }
+
+    /// Tells every worker that one has died, so that its connections do not stay counted; where none lives, the next one is told.
+    pub(super) fn tell_of_death(&mut self, worker: u16, crashed: bool) {
+        self.last_death = clock::monotonic_ms().max(self.last_death + 1);
+        let message = ToWorker::Gone { worker, moment: self.last_death, crashed };
+        let workers = self.slots().filter(|slot| slot.role == Role::Worker && slot.is_serving()).filter_map(|slot| slot.child.as_ref());
+        if workers.filter(|child| child.channel.send(&message, &[]).is_ok()).count() == 0 && self.untold.len() < UNTOLD_MAX {
+            self.untold.push(message);
+        }
+    }
 }
+
+/// Deaths without a survivor that are remembered: what they had open has been closed by the second.
+const UNTOLD_MAX: usize = 16;

@@ -5,6 +5,7 @@ use super::report::announce;
 use crate::config::Listen;
 use crate::sys::manager;
 use crate::sys::socket::{self, Address};
+use std::cell::Cell;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
@@ -14,7 +15,7 @@ pub(super) struct Listener {
     pub(super) configured: Listen,
     pub(super) socket: OwnedFd,
     /// Bound here, and so removed here if it has a name.
-    pub(super) own: bool,
+    pub(super) own: Cell<bool>,
 }
 
 /// The sockets that the service manager hands over; to be called first, see [`manager::inherited_listeners`].
@@ -25,7 +26,7 @@ pub(super) fn inherited() -> Result<Vec<Rc<Listener>>, String> {
     let sockets = manager::inherited_listeners()?;
     let listener = |socket| {
         let configured = address(&socket).ok_or("a socket that was handed over has an abstract address, which cannot be configured")?;
-        let own = false;
+        let own = Cell::new(false);
         Ok(Rc::new(Listener { configured, socket, own }))
     };
     sockets.into_iter().map(listener).collect()
@@ -67,7 +68,11 @@ fn bind(configured: &Listen) -> Result<Listener, String> {
             result => result,
         },
     };
-    Ok(Listener { configured: configured.clone(), socket: socket.map_err(|fault| format!("listen on {configured}: {fault}"))?, own: true })
+    Ok(Listener {
+        configured: configured.clone(),
+        socket: socket.map_err(|fault| format!("listen on {configured}: {fault}"))?,
+        own: Cell::new(true),
+    })
 }
 
 fn address(socket: &OwnedFd) -> Option<Listen> {
@@ -78,6 +83,13 @@ fn address(socket: &OwnedFd) -> Option<Listen> {
 }
 
 impl Listener {
+    /// Removes the name that an address has in the file system, if it has one.
+    pub(super) fn forget(configured: &Listen) {
+        if let Listen::Unix(path) = configured {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+
     /// The address it really has, with the port that the kernel chose for port 0.
     pub(super) fn address(&self) -> Listen {
         address(&self.socket).unwrap_or_else(|| self.configured.clone())
@@ -86,8 +98,8 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        if let (Listen::Unix(path), true) = (&self.configured, self.own) {
-            let _ = std::fs::remove_file(path);
+        if self.own.get() {
+            Listener::forget(&self.configured);
         }
     }
 }

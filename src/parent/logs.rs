@@ -6,8 +6,10 @@ use super::report::Report;
 use crate::config::{Config, Level, LogNumbers, LogTarget, SYSLOG};
 use crate::ipc::Channel;
 use crate::ipc::messages::{FILES_MAX, ToLog};
+use crate::sys::kept::{self, Kept};
 use crate::sys::privilege::Identity;
 use crate::sys::{clock, log_file, socket};
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -22,6 +24,24 @@ pub(super) struct Logs {
     level: Level,
     identity: Identity,
     pub(super) report: Report,
+}
+
+/// What the next program needs to know of them; descriptors by their numbers.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct LeftLogs {
+    pub(super) open: Vec<LeftLog>,
+    error: LogTarget,
+    shared: bool,
+    level: Level,
+    identity: Identity,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct LeftLog {
+    target: LogTarget,
+    number: u16,
+    pub(super) descriptor: i32,
+    current: bool,
 }
 
 struct Open {
@@ -64,6 +84,41 @@ impl Logs {
             identity,
         };
         Ok((logs, access))
+    }
+
+    /// The numbers of all of them.
+    pub(super) fn numbers(&self) -> BTreeSet<u16> {
+        self.open.values().map(|open| open.number).collect()
+    }
+
+    /// Leaves them to the next program.
+    ///
+    /// # Errors
+    /// The errno of fcntl(2).
+    pub(super) fn leave(&self, kept: &mut Kept) -> io::Result<LeftLogs> {
+        let open = self.open.iter().map(|(target, open)| {
+            let descriptor = kept.keep(open.descriptor.as_fd())?;
+            Ok(LeftLog { target: target.clone(), number: open.number, descriptor, current: open.current })
+        });
+        let (error, shared, level, identity) = (self.error.clone(), self.shared, self.level, self.identity);
+        Ok(LeftLogs { open: open.collect::<io::Result<_>>()?, error, shared, level, identity })
+    }
+
+    /// Takes up what the program before left.
+    ///
+    /// # Errors
+    /// The errno of fcntl(2).
+    pub(super) fn inherit(left: &LeftLogs) -> Result<Logs, String> {
+        let mut open = BTreeMap::new();
+        for LeftLog { target, number, descriptor, current } in &left.open {
+            open.insert(target.clone(), Open { number: *number, descriptor: kept::copy(*descriptor)?, current: *current });
+        }
+        let (error, shared, level, identity) = (left.error.clone(), left.shared, left.level, left.identity);
+        let own = match open.get(&error) {
+            Some(open) => socket::copy(&open.descriptor).map_err(|fault| format!("log: {fault}"))?,
+            None => open_log(&error, identity)?,
+        };
+        Ok(Logs { report: Report::new(own, error == LogTarget::Syslog, level), open, error, shared, level, identity })
     }
 
     /// The same logs, opened again by their names. One that only older generations use stays as it is where that fails.

@@ -6,7 +6,7 @@
 //! process from its start to its verification, `slot` the place it has and gets again, `generation` the workers of one
 //! reading of the configuration, `prepare` what they need before they start, `hand_over` what they get once they run,
 //! `reload` how the next one takes over, `control` and `status` what an administrator asks, `upgrade` the next program in
-//! the same process, `supervise` the loop.
+//! the same process, `legacy` what that is left and `restore` the way back, `supervise` the loop.
 
 #![forbid(unsafe_code)]
 
@@ -16,12 +16,14 @@ mod child;
 mod control;
 mod generation;
 mod hand_over;
+mod legacy;
 mod listen;
 mod logs;
 mod prepare;
 mod prove;
 mod reload;
 mod report;
+mod restore;
 mod slot;
 mod start;
 mod status;
@@ -29,4 +31,4 @@ mod supervise;
 mod upgrade;
 
 pub use check::check;
-pub use start::{Announce, Origin, go_back, identity, run};
+pub use start::{Announce, Origin, go_back, go_on, identity, run};

@@ -8,7 +8,9 @@ use super::logs::Logs;
 use crate::config::{self, Config, directories};
 use crate::sys::privilege::Identity;
 use crate::sys::{pid_file, proc, process};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::rc::Rc;
 
@@ -30,12 +32,12 @@ pub(super) struct Source {
 }
 
 /// Settings that need a restart.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Fixed {
     user: Option<String>,
     group: Option<String>,
     mode: config::JailMode,
-    control_socket: Option<PathBuf>,
+    control_socket: Option<OsString>,
 }
 
 /// Everything a generation needs before its workers start.
@@ -65,7 +67,7 @@ impl Fixed {
             user: config.server.user.clone(),
             group: config.server.group.clone(),
             mode: config.jail.mode.clone(),
-            control_socket: config.server.control_socket.clone(),
+            control_socket: config.server.control_socket.clone().map(OsString::from),
         }
     }
 

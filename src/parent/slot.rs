@@ -8,7 +8,7 @@ use crate::role::Role;
 pub(super) struct Slot {
     pub(super) role: Role,
     /// Worker number within its generation; 0 for `log`.
-    number: u16,
+    pub(super) number: u16,
     /// Generation it belongs to; 0 for `log`.
     generation: u32,
     pub(super) child: Option<Child>,

@@ -3,13 +3,15 @@
 
 use super::child::Nursery;
 use super::control::{self, Control};
+use super::legacy::{self, Inherited, Legacy};
 use super::listen::{self, Listener};
+use super::logs::Logs;
 use super::prepare::{Fixed, Source, prepare};
 use super::prove::{Proof, prove};
 use super::report::{self, announce};
+use super::restore::restore;
 use super::supervise::Supervisor;
-use super::upgrade::{Inherited, Legacy};
-use crate::config::{Config, JailMode};
+use crate::config::{Config, JailMode, Level};
 use crate::ipc::lines;
 use crate::role::{Layer, Role};
 use crate::sys::manager::Manager;
@@ -42,37 +44,35 @@ pub struct Origin {
 /// Runs the service until a signal ends it; the exit status.
 pub fn run(config: Config, origin: Origin, announcement: &Announce) -> u8 {
     panic::install(|text| lines::error_line(crate::config::Level::Error, "parent", text.as_bytes()));
-    let started =
-        origin.resume.map(Legacy::read).transpose().and_then(|legacy| match start(config, origin.file, legacy.as_ref(), announcement) {
-            Ok(supervisor) => {
-                if let Some(legacy) = legacy {
-                    legacy.settle();
-                }
-                Ok(supervisor)
-            }
-            Err(why) => {
-                announce(&why);
-                Err(legacy.map(Legacy::go_back).unwrap_or_default())
-            }
-        });
-    match started {
+    let legacy = origin.resume.map(Legacy::read).transpose();
+    match legacy.and_then(|legacy| start(config, origin.file, legacy.zip(origin.resume), announcement)) {
         Ok(supervisor) => supervisor.supervise(),
         Err(why) => {
-            if !why.is_empty() {
-                announce(&why);
-            }
+            announce(&why);
+            origin.resume.map_or(1, |resume| go_back(resume, &why))
+        }
+    }
+}
+
+/// Becomes the program before again, because this one cannot serve; the exit status when even that failed.
+pub fn go_back(resume: i32, why: &str) -> u8 {
+    announce(&legacy::go_back(resume, why));
+    1
+}
+
+/// Goes on as before the program was replaced by one that failed for the reason `why`; the exit status in the end.
+pub fn go_on(resume: i32, why: &str) -> u8 {
+    panic::install(|text| lines::error_line(crate::config::Level::Error, "parent", text.as_bytes()));
+    match restore(resume, why) {
+        Ok(supervisor) => supervisor.supervise(),
+        Err(why) => {
+            announce(&why);
             1
         }
     }
 }
 
-/// Becomes the program before again, because this one does not take the configuration; the exit status when even that failed.
-pub fn go_back(resume: i32) -> u8 {
-    announce(&Legacy::read(resume).map_or_else(|why| why, Legacy::go_back));
-    1
-}
-
-fn start(mut config: Config, file: Option<PathBuf>, legacy: Option<&Legacy>, announcement: &Announce) -> Result<Supervisor, String> {
+fn start(mut config: Config, file: Option<PathBuf>, legacy: Option<(Legacy, i32)>, announcement: &Announce) -> Result<Supervisor, String> {
     // What the program before left is meant for this one. Otherwise only what the service manager hands over is: anything else
     // that is open is a mistake of the caller, and closed.
     let handed_over = if legacy.is_none() { listen::inherited()? } else { Vec::new() };
@@ -81,35 +81,45 @@ fn start(mut config: Config, file: Option<PathBuf>, legacy: Option<&Legacy>, ann
     let executable = Executable::running().map_err(|fault| format!("/proc/self/exe: {fault}"))?;
     let signals = Signals::block().map_err(|fault| format!("signals: {fault}"))?;
     let null = socket::null().map_err(|fault| format!("/dev/null: {fault}"))?;
-    let before = legacy.map(Legacy::take).transpose()?;
+    let before = legacy.as_ref().map(|(legacy, _)| legacy.take()).transpose()?;
     let identity = identity(&config)?;
-    let program = legacy
-        .map_or_else(|| Executable::path().map_err(|fault| format!("/proc/self/exe: {fault}")), |legacy| Ok((&legacy.program).into()))?;
-    let (before, control, counters, kernel_log, open) = match before {
-        Some(Inherited { listeners, workers, generation, counters, control, kernel_log }) => {
-            (Some((workers, generation)), control, Some(counters), kernel_log, listeners)
+    let program = match &legacy {
+        Some((legacy, _)) => PathBuf::from(&legacy.program),
+        None => Executable::path().map_err(|fault| format!("/proc/self/exe: {fault}"))?,
+    };
+    let (before, control, counters, kernel_log, open, known) = match before {
+        Some(Inherited { listeners, children, generation, counters, control, kernel_log, logs }) => {
+            (Some((children, generation)), control, Some(counters), kernel_log, listeners, Some(logs))
         }
-        None => (None, None, None, None, handed_over.clone()),
+        None => (None, None, None, None, handed_over.clone(), None),
     };
     // The program before had the right to open it, which is given up below.
     let kernel_log = kernel_log.map_or_else(kernel_log::open_at_end, Ok);
     // One that is not there, as where the variable was left over, is no reason not to serve.
     let manager = Manager::open().inspect_err(|why| announce(why)).unwrap_or_default();
     let fixed = Fixed::of(&config);
+    if let Some(name) = legacy.as_ref().and_then(|(legacy, _)| legacy.fixed.difference(&fixed)) {
+        return Err(format!("{name} was changed, which needs a restart"));
+    }
     if control::leave_out_of_reach(&mut config.server, identity.rootless) {
         announce("no control socket or pid file in /run/anchorite, which this user cannot write: [server] can name other places");
     }
     let pid_file = config.server.pid_file.clone();
-    let control = config.server.control_socket.as_deref().map(|path| Control::open(path, control)).transpose()?.unwrap_or_default();
+    let control = match (config.server.control_socket.as_deref(), control) {
+        (Some(path), Some(listener)) => Control::inherit(path, listener),
+        (Some(path), None) => Control::open(path)?,
+        (None, _) => Control::default(),
+    };
     let chrooted = matches!(config.jail.mode, JailMode::Chroot(_));
-    let first = prepare(config, identity, &open, None)?;
+    let in_use = known.as_ref().map(Logs::numbers).unwrap_or_default();
+    let mut first = prepare(config, identity, &open, known.as_ref().map(|logs| (logs, &in_use)))?;
     listen::refuse_unnamed(&handed_over, &first.listeners)?;
-    drop((handed_over, open));
+    drop((handed_over, open, known));
     process::raise_file_limit();
     clock::load_zone();
     title::clear_environment();
     title::set_short("anchorite");
-    drop_privilege(identity, &first.cells.allow_missing, legacy.map(|legacy| legacy.filter))?;
+    drop_privilege(identity, &first.cells.allow_missing, legacy.as_ref().map(|(legacy, _)| legacy.filter))?;
 
     let counters = counters.filter(shared::fits).map_or_else(|| shared::create().map_err(|fault| format!("counters: {fault}")), Ok)?;
     let mut nursery = Nursery { executable, null, counters, kernel_log, user_namespace: identity.rootless };
@@ -117,10 +127,23 @@ fn start(mut config: Config, file: Option<PathBuf>, legacy: Option<&Legacy>, ann
     unusable.iter().for_each(|text| announce(text));
     set_title(&first.listeners, &missing);
     let (listeners, workers) = (first.listeners.clone(), first.workers);
+    let logs = first.logs.take().ok_or("no logs")?;
     let source =
         Source { file, program, identity, fixed, watched: Vec::new(), looked: clock::monotonic_ms(), tried: Vec::new(), again: None };
-    let mut supervisor = Supervisor::start(nursery, source, signals, control, manager, first, before)?;
-    supervisor.write_pid_file(pid_file.as_deref())?;
+    let mut supervisor = Supervisor::new(nursery, source, signals, control, manager, logs)?;
+    supervisor.start(first, before)?;
+    if let Some((legacy, resume)) = legacy {
+        supervisor.settle(legacy, resume);
+        // Too late to go back, and no reason to stop.
+        if let Err(why) = supervisor.write_pid_file(pid_file.as_deref()) {
+            supervisor.logs.report.line(Level::Error, &why);
+        }
+    } else {
+        supervisor.write_pid_file(pid_file.as_deref())?;
+    }
+    if supervisor.is_stopping() {
+        return Ok(supervisor);
+    }
     tell(announcement, &listeners);
     announce(&report::confinement(workers, identity, chrooted, &missing));
     announce("ready");
@@ -156,7 +179,7 @@ fn unused() -> Result<(u32, u32), String> {
 
 /// Cuts the parent's own capabilities to its policy and installs its filter, which its children inherit, unless the same is
 /// in force from the program before; where seccomp may be missing and is, its children find so too and say it.
-fn drop_privilege(identity: Identity, allow_missing: &[Layer], in_force: Option<u64>) -> Result<(), String> {
+pub(super) fn drop_privilege(identity: Identity, allow_missing: &[Layer], in_force: Option<u64>) -> Result<(), String> {
     let policy = Policy::of(Role::Parent);
     if identity.rootless {
         // Without CAP_SYS_ADMIN the kernel takes a filter only after this; nothing the parent starts needs set-id programs.
@@ -193,7 +216,7 @@ fn tell(announcement: &Announce, listeners: &[Rc<Listener>]) {
     }
 }
 
-fn set_title(listeners: &[Rc<Listener>], missing: &[Layer]) {
+pub(super) fn set_title(listeners: &[Rc<Listener>], missing: &[Layer]) {
     let addresses: Vec<String> = listeners.iter().map(|listener| listener.address()).map(|a| a.to_string()).collect();
     let without: Vec<&str> = missing.iter().map(|layer| layer.name()).collect();
     let without = if without.is_empty() { String::new() } else { format!(" WITHOUT {}", without.join(", ")) };

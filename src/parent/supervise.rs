@@ -6,6 +6,7 @@
 use super::child::{Child, Nursery, State};
 use super::control::{Asked, Control};
 use super::generation::{Generation, Phase};
+use super::legacy::Found;
 use super::logs::Logs;
 use super::prepare::{Pending, Prepared, Source};
 use super::slot::Slot;
@@ -40,6 +41,9 @@ pub(super) struct Supervisor {
     /// That of `log` first, then oldest first.
     pub(super) generations: Vec<Generation>,
     pub(super) next_generation: u32,
+    /// While this program starts: the generation that the one before left, and the channel to its `log`.
+    pub(super) adopted: Option<u32>,
+    pub(super) adopted_log: Option<Channel>,
     pub(super) pending: Option<Pending>,
     /// Who waits for the counters.
     pub(super) asked: Vec<Asked>,
@@ -49,7 +53,7 @@ pub(super) struct Supervisor {
     pub(super) restarts: u32,
     pub(super) lost_lines: u64,
     /// When a worker last died, and the deaths that no worker has been told of.
-    last_death: u64,
+    pub(super) last_death: u64,
     pub(super) untold: Vec<ToWorker>,
 }
 
@@ -70,18 +74,17 @@ pub(super) struct Place {
 }
 
 impl Supervisor {
-    /// Starts `log` and the workers and waits until each is verified and serves.
+    /// One that has nothing to supervise yet.
     ///
     /// # Errors
-    /// The first failure; nothing is left running then.
-    pub(super) fn start(
+    /// The errno of epoll_create1(2) or epoll_ctl(2).
+    pub(super) fn new(
         nursery: Nursery,
         source: Source,
         signals: Signals,
         control: Control,
         manager: Manager,
-        mut first: Prepared,
-        before: Option<(Vec<(Child, u16)>, u32)>,
+        logs: Logs,
     ) -> Result<Supervisor, String> {
         let poller = Poller::new().map_err(|fault| format!("epoll: {fault}"))?;
         let add = |fd: BorrowedFd<'_>, token| poller.add(fd, Interest::Input, token).map_err(|fault| format!("epoll: {fault}"));
@@ -89,8 +92,7 @@ impl Supervisor {
         if let Some(listener) = control.listener() {
             add(listener, CONTROL)?;
         }
-        let log = Generation::of_log(first.cells.clone());
-        let mut supervisor = Supervisor {
+        Ok(Supervisor {
             nursery,
             signals,
             pid_file: None,
@@ -101,8 +103,10 @@ impl Supervisor {
             stopping: Stopping::No,
             source,
             control,
-            logs: first.logs.take().ok_or("no logs")?,
-            generations: vec![log],
+            logs,
+            generations: Vec::new(),
+            adopted: None,
+            adopted_log: None,
             next_generation: 1,
             pending: None,
             asked: Vec::new(),
@@ -111,16 +115,25 @@ impl Supervisor {
             lost_lines: 0,
             last_death: 0,
             untold: Vec::new(),
-        };
-        if let Some((workers, generation)) = before {
-            supervisor.next_generation = generation;
-            supervisor.adopt(workers, first.drain_ms).map_err(|fault| format!("epoll: {fault}"))?;
+        })
+    }
+
+    /// Starts `log` and the workers and waits until each is verified and serves; when a signal stops the service meanwhile,
+    /// until `log` does, so that no line is lost.
+    ///
+    /// # Errors
+    /// The first failure; nothing that was started here is left running then.
+    pub(super) fn start(&mut self, first: Prepared, before: Option<(Vec<Found>, u32)>) -> Result<(), String> {
+        self.generations.push(Generation::of_log(first.cells.clone()));
+        if let Some((children, generation)) = before {
+            self.next_generation = generation;
+            self.adopt(children, first.drain_ms).map_err(|fault| format!("epoll: {fault}"))?;
         }
-        let outcome = supervisor.start_first(first);
+        let outcome = self.start_first(first);
         if outcome.is_err() {
-            supervisor.kill(|_| true);
+            self.undo_start();
         }
-        outcome.map(|()| supervisor)
+        outcome
     }
 
     fn start_first(&mut self, first: Prepared) -> Result<(), String> {
@@ -132,9 +145,6 @@ impl Supervisor {
                 return Err("a process did not confine itself in time".to_owned());
             }
             self.turn(deadline)?;
-            if self.stopping != Stopping::No {
-                return Err("stopped by a signal while starting".to_owned());
-            }
         }
         Ok(())
     }
@@ -259,14 +269,18 @@ impl Supervisor {
     fn take_message(&mut self, place: Place) -> Result<(), String> {
         let Some(slot) = self.slot(place) else { return Ok(()) };
         let Some(child) = slot.child.as_ref() else { return Ok(()) };
-        let (role, state, pid) = (slot.role, child.state, child.pid);
+        let (role, state) = (slot.role, child.state);
         match child.channel.receive() {
             Received::Nothing => Ok(()),
             Received::Ended => {
                 // It is dead or about to be; its end is reported when it is reaped. A process that only closed its channel
-                // is of no use any more.
+                // is of no use any more, and is ended if it is still there in a moment.
                 let _ = self.poller.remove(&child.channel);
-                process::kill(pid);
+                if let Some(child) =
+                    self.slot_mut(place).and_then(|slot| slot.child.as_mut()).filter(|child| child.state != State::Condemned)
+                {
+                    child.state = State::Leaving(clock::monotonic_ms() + LEAVE_MS);
+                }
                 Ok(())
             }
             Received::Message(ToParent::Ready { missing }, _) if state == State::Starting => {
@@ -388,16 +402,6 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Tells every worker that one has died, so that its connections do not stay counted; where none lives, the next one is told.
-    fn tell_of_death(&mut self, worker: u16, crashed: bool) {
-        self.last_death = clock::monotonic_ms().max(self.last_death + 1);
-        let message = ToWorker::Gone { worker, moment: self.last_death, crashed };
-        let workers = self.slots().filter(|slot| slot.role == Role::Worker && slot.is_serving()).filter_map(|slot| slot.child.as_ref());
-        if workers.filter(|child| child.channel.send(&message, &[]).is_ok()).count() == 0 && self.untold.len() < UNTOLD_MAX {
-            self.untold.push(message);
-        }
-    }
-
     fn start_due(&mut self, now: u64) {
         for place in self.places(|slot| slot.child.is_none() && slot.next_start.is_some_and(|moment| moment <= now)) {
             if let Err(why) = self.launch_at(place) {
@@ -415,6 +419,8 @@ impl Supervisor {
         for place in self.places(|slot| slot.child.as_ref().is_some_and(stuck)) {
             let _ = self.condemn(place, "did not confine itself in time");
         }
+        let left = |child: &Child| matches!(child.state, State::Leaving(deadline) if now >= deadline);
+        self.kill(|slot| slot.child.as_ref().is_some_and(left));
         for generation in &self.generations {
             if matches!(generation.phase, Phase::Draining(deadline) if now >= deadline) {
                 generation.slots.iter().filter_map(|slot| slot.child.as_ref()).for_each(|child| process::kill(child.pid));
@@ -481,6 +487,10 @@ impl Supervisor {
         let starts = self.slots().filter_map(|slot| slot.next_start);
         let starting = self.slots().filter_map(|slot| slot.child.as_ref()).filter(|child| child.state == State::Starting);
         let stuck = starting.map(|child| child.started_ms + START_MS + 1);
+        let leaving = self.slots().filter_map(|slot| slot.child.as_ref()).filter_map(|child| match child.state {
+            State::Leaving(deadline) => Some(deadline.max(now + KILL_AGAIN_MS)),
+            State::Starting | State::Serving | State::Condemned => None,
+        });
         let draining = self.generations.iter().filter_map(|generation| match generation.phase {
             Phase::Draining(deadline) => Some(deadline),
             Phase::Starting | Phase::Serving => None,
@@ -495,7 +505,7 @@ impl Supervisor {
         let watch = (self.stopping == Stopping::No).then_some(now + self.source.watch_ms());
         let status = self.asked.first().map(|asked| asked.until);
         let silent = self.control.clients.next_end();
-        starts.chain(stuck).chain(again).chain(watch).chain(status).chain(silent).chain(beat).min().unwrap_or(u64::MAX)
+        starts.chain(stuck).chain(leaving).chain(again).chain(watch).chain(status).chain(silent).chain(beat).min().unwrap_or(u64::MAX)
     }
 
     /// Sends a message to one worker that serves, whichever takes it.
@@ -517,7 +527,7 @@ impl Supervisor {
         self.generations.iter().any(|generation| generation.number == number && generation.phase == Phase::Starting)
     }
 
-    fn slots(&self) -> impl Iterator<Item = &Slot> {
+    pub(super) fn slots(&self) -> impl Iterator<Item = &Slot> {
         self.generations.iter().flat_map(|generation| &generation.slots)
     }
 
@@ -573,5 +583,5 @@ const KILL_AFTER_MS: u64 = 500;
 const LOG_GRACE_MS: u64 = 2_000;
 const KILL_AGAIN_MS: u64 = 20;
 
-/// Deaths without a survivor that are remembered: what they had open has been closed by the second.
-const UNTOLD_MAX: usize = 16;
+/// How long a process may live after its channel has ended.
+const LEAVE_MS: u64 = 100;

@@ -35,23 +35,26 @@ impl Manager {
     /// # Errors
     /// Names the socket and why it cannot be reached.
     pub fn open() -> Result<Manager, String> {
-        let Some(address) = std::env::var_os("NOTIFY_SOCKET").filter(|address| !address.is_empty()) else {
+        let words = ["NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC"].map(OsString::from);
+        let words: Vec<_> = words.into_iter().filter_map(|name| std::env::var_os(&name).map(|value| (name, value))).collect();
+        Manager::of(&words)
+    }
+
+    /// The same, from the words that a program before had.
+    ///
+    /// # Errors
+    /// As [`Manager::open`].
+    pub fn of(environment: &[(OsString, OsString)]) -> Result<Manager, String> {
+        let word = |name: &str| environment.iter().find(|(word, _)| word == name).map(|(_, value)| value.clone());
+        let Some(address) = word("NOTIFY_SOCKET").filter(|address| !address.is_empty()) else {
             return Ok(Manager::default());
         };
         let socket = connect(&address).map_err(|fault| format!("NOTIFY_SOCKET \"{}\": {fault}", address.display()))?;
-        let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+        let number = |name| word(name).and_then(|text| text.to_str()?.parse::<u64>().ok());
         let for_us = number("WATCHDOG_PID").is_none_or(|pid| i32::try_from(pid) == Ok(process::own_id()));
         // Twice as often as it must be, as sd_watchdog_enabled(3) asks.
         let every_ms = number("WATCHDOG_USEC").filter(|usec| for_us && *usec > 0).map(|usec| (usec / 2000).max(1));
-        Ok(Manager {
-            socket: Some(socket),
-            every_ms,
-            next_ms: 0,
-            environment: ["NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC"]
-                .into_iter()
-                .filter_map(|name| Some((name.into(), std::env::var_os(name)?)))
-                .collect(),
-        })
+        Ok(Manager { socket: Some(socket), every_ms, next_ms: 0, environment: environment.to_vec() })
     }
 
     /// The service serves; after a reload, the new generation does.

@@ -14,6 +14,7 @@ pub mod confine;
 pub mod epoll;
 pub mod file;
 pub mod jail;
+pub mod kept;
 pub mod kernel_log;
 pub mod landlock;
 pub mod log_file;

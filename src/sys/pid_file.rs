@@ -38,6 +38,11 @@ impl PidFile {
 }
 
 impl PidFile {
+    /// The file that this process wrote before, under another program.
+    pub fn keep(path: &Path) -> PidFile {
+        PidFile(path.to_owned())
+    }
+
     pub fn path(&self) -> &Path {
         &self.0
     }

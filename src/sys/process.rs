@@ -61,7 +61,7 @@ impl AsFd for Executable {
 ///
 /// # Errors
 /// The errno of fcntl(2).
-pub fn keep_over_exec(descriptor: OwnedFd) -> io::Result<RawFd> {
+pub(super) fn keep_over_exec(descriptor: OwnedFd) -> io::Result<RawFd> {
     // Above the standard streams' and a role's numbers, so that nothing is put in its place.
     let kept = above_given(descriptor)?;
     fcntl(&kept, FcntlArg::F_SETFD(nix::fcntl::FdFlag::empty()))?;

@@ -169,3 +169,112 @@ fn signals_that_come_during_the_replacement_are_not_lost() {
     }
     assert!(is_alive(server.parent()));
 }
+
+/// A program that takes any configuration and then runs the real one with another file.
+fn place_misled(program: &Path, file: &Path) {
+    let source = program.with_extension("c");
+    let real = env!("CARGO_BIN_EXE_anchorite");
+    let text =
+        "#include <unistd.h>\n#include <string.h>\nint main(int c, char **v) {\n  if (c > 1 && !strcmp(v[1], \"check\")) return 0;\n";
+    fs::write(&source, format!("{text}  v[3] = {file:?};\n  execv({real:?}, v);\n  return 9;\n}}\n")).unwrap();
+    let new = program.with_extension("new");
+    let compiled = std::process::Command::new("cc").arg("-o").arg(&new).arg(&source).status().unwrap();
+    assert!(compiled.success());
+    fs::rename(new, program).unwrap();
+}
+
+#[test]
+fn a_program_that_fails_after_its_check_leaves_the_old_one_as_it_was() {
+    let root = Root::with_index();
+    root.file("big", vec![b'x'; 30_000_000]);
+    let (server, program) = copied(&Configuration::of(&root.path()).server_also("control_socket = \"control\""));
+    let workers = server.workers();
+    let log = server.log_process();
+    let mut slow = server.connect();
+    slow.send(request("GET", "/big", &["Connection: close"]));
+    let head = slow.head().unwrap();
+    let text = fs::read_to_string(server.configuration()).unwrap();
+    let descriptors = || fs::read_dir(format!("/proc/{}/fd", server.parent())).unwrap().count();
+    let before = descriptors();
+    let bad = server.home().join("bad.toml");
+    let faults = [
+        (text.replace("error.log", "nowhere/error.log"), "nowhere"),
+        (text.replace("\"control\"", "\"elsewhere\""), "control_socket was changed, which needs a restart"),
+        (text.clone() + "\n[limit]\n", "\"limit\""),
+        (text.replace("error.log", "nowhere/error.log"), "nowhere"),
+    ];
+    for (number, (content, why)) in (1..).zip(&faults) {
+        assert_ne!(content, &text, "{why}");
+        fs::write(&bad, content).unwrap();
+        place_misled(&program, &bad);
+        signal(server.parent(), Signal::SIGUSR2);
+        let told = || error_log(&server).matches("the running program goes on").count();
+        assert!(wait_until(PATIENCE, || told() == number).is_some(), "{why}: {}", error_log(&server));
+        assert!(error_log(&server).contains(why), "{why}: {}", error_log(&server));
+        assert_eq!(server.log_process(), log);
+        server.must_be_well(&workers, why);
+        server.order(&["status"]).must_be_done();
+        assert_eq!(descriptors(), before, "{why}");
+    }
+    // What ran is not cut, what dies is replaced, and orders are obeyed.
+    assert_eq!(slow.exactly(usize::try_from(head.length()).unwrap()).unwrap().len(), 30_000_000);
+    signal(workers[0], Signal::SIGKILL);
+    let replaced = || server.workers().len() == workers.len() && !server.workers().contains(&workers[0]);
+    assert!(wait_until(PATIENCE, replaced).is_some(), "{}", error_log(&server));
+    fs::rename(server.home().join("access.log"), server.home().join("access.log.1")).unwrap();
+    server.order(&["reopen"]).must_be_done();
+    server.get("/").must_be(&[200]);
+    server.wait_for_lines("access.log", 1);
+    server.order(&["reload"]).must_be_done();
+    server.get("/").must_be(&[200]);
+    place_next(&program, 1);
+    signal(server.parent(), Signal::SIGUSR2);
+    assert!(wait_until(PATIENCE, || runs(&server, &program)).is_some(), "{}", error_log(&server));
+    server.order(&["stop"]).must_be_done();
+    assert!(wait_until(PATIENCE, || !server.home().join("control").exists()).is_some());
+}
+
+#[test]
+fn a_signal_to_stop_during_the_replacement_is_obeyed() {
+    for delay in [0, 5, 20, 60, 150, 300] {
+        let root = Root::with_index();
+        let (mut server, program) = copied(&Configuration::of(&root.path()));
+        place_next(&program, 1);
+        signal(server.parent(), Signal::SIGUSR2);
+        std::thread::sleep(std::time::Duration::from_millis(delay));
+        let ended = server.end(Signal::SIGTERM);
+        assert_eq!(ended.code(), Some(0), "after {delay} ms: {}", error_log(&server));
+    }
+}
+
+#[test]
+fn lines_of_old_workers_go_to_their_own_logs_after_the_configuration_changed() {
+    let root = Root::with_index();
+    root.file("big", vec![b'x'; 30_000_000]);
+    let site = |name: &str| format!("name = [{name:?}]\naccess_log = {:?}", format!("{name}.log"));
+    let first = Configuration::new().site(&root.path(), &site("b.test"));
+    let (server, program) = copied(&first);
+    let address = server.address().to_string();
+    let next = Configuration::new().site(&root.path(), &site("a.test")).site(&root.path(), &site("b.test"));
+    let without = Configuration::new().site(&root.path(), "");
+    for (version, configuration) in [(1, next), (2, without)] {
+        let mut slow = server.connect();
+        slow.send(format!("GET /big?{version} HTTP/1.1\r\nHost: b.test\r\nConnection: close\r\n\r\n"));
+        slow.head().unwrap();
+        fs::write(server.configuration(), configuration.text(server.home()).replace("127.0.0.1:0", &address)).unwrap();
+        place_next(&program, version);
+        signal(server.parent(), Signal::SIGUSR2);
+        assert!(
+            wait_until(PATIENCE, || server.parent() > 0 && server.get("/").status == 200 && {
+                let wanted = fs::metadata(&program).unwrap().ino();
+                fs::metadata(format!("/proc/{}/exe", server.parent())).is_ok_and(|file| file.ino() == wanted)
+            })
+            .is_some()
+        );
+        slow.exactly(30_000_000).unwrap();
+        let lines = server.wait_for_lines("b.test.log", usize::from(version));
+        assert!(lines.iter().any(|line| line.contains(&format!("/big?{version} "))), "{lines:?}");
+        assert!(!error_log(&server).contains("malformed"), "{}", error_log(&server));
+    }
+    assert!(!fs::read_to_string(server.home().join("a.test.log")).unwrap_or_default().contains("big"));
+}

@@ -3,7 +3,7 @@
 use crate::source::{files, read, without_tests};
 
 /// Lines of `src/parent` and `src/broker` without tests: reload, replacement in place, control and logs must run there.
-const PRIVILEGED_MAX: usize = 3_000;
+const PRIVILEGED_MAX: usize = 3_500;
 
 /// Lines of one file without tests.
 const FILE_MAX: usize = 600;
@@ -13,7 +13,7 @@ fn lines(path: &std::path::Path) -> usize {
 }
 
 #[test]
-fn parent_and_broker_stay_below_3000_lines() {
+fn parent_and_broker_stay_below_3500_lines() {
     let counted: Vec<_> =
         ["src/parent", "src/broker"].iter().flat_map(|room| files(room, ".rs")).map(|path| (lines(&path), path)).collect();
     let sum: usize = counted.iter().map(|(count, _)| count).sum();
