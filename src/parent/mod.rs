@@ -31,4 +31,5 @@ mod supervise;
 mod upgrade;
 
 pub use check::check;
-pub use start::{Announce, Origin, go_back, go_on, identity, run};
+pub use restore::go_on;
+pub use start::{Announce, Origin, go_back, identity, run};

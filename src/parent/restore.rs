@@ -7,23 +7,37 @@ use super::generation::{Generation, Phase};
 use super::legacy::{Found, Inherited, LeftGeneration, Legacy, Rest};
 use super::listen::Listener;
 use super::prepare::Source;
+use super::report::announce;
 use super::start::drop_privilege;
 use super::supervise::Supervisor;
 use crate::config::{self, Level};
+use crate::ipc::lines;
 use crate::sys::kept::copy;
 use crate::sys::manager::Manager;
 use crate::sys::pid_file::PidFile;
 use crate::sys::process::{self, Executable};
 use crate::sys::signal::Signals;
-use crate::sys::{clock, kernel_log, socket, title};
+use crate::sys::{clock, kernel_log, panic, socket, title};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+
+/// Goes on as before the program was replaced by one that failed for the reason `why`; the exit status in the end.
+pub fn go_on(resume: i32, why: &str) -> u8 {
+    panic::install(|text| lines::error_line(Level::Error, "parent", text.as_bytes()));
+    match restore(resume, why) {
+        Ok(supervisor) => supervisor.supervise(),
+        Err(why) => {
+            announce(&why);
+            1
+        }
+    }
+}
 
 /// Goes on where this program was when it made way for another, which failed for the reason `why`.
 ///
 /// # Errors
 /// What cannot be taken up again.
-pub(super) fn restore(resume: i32, why: &str) -> Result<Supervisor, String> {
+fn restore(resume: i32, why: &str) -> Result<Supervisor, String> {
     let legacy = Legacy::read(resume)?;
     let rest: Rest = config::decode(&legacy.rest).map_err(|fault| format!("resume: {fault}"))?;
     let signals = Signals::block().map_err(|fault| format!("signals: {fault}"))?;

@@ -9,7 +9,6 @@ use super::logs::Logs;
 use super::prepare::{Fixed, Source, prepare};
 use super::prove::{Proof, prove};
 use super::report::{self, announce};
-use super::restore::restore;
 use super::supervise::Supervisor;
 use crate::config::{Config, JailMode, Level};
 use crate::ipc::lines;
@@ -58,18 +57,6 @@ pub fn run(config: Config, origin: Origin, announcement: &Announce) -> u8 {
 pub fn go_back(resume: i32, why: &str) -> u8 {
     announce(&legacy::go_back(resume, why));
     1
-}
-
-/// Goes on as before the program was replaced by one that failed for the reason `why`; the exit status in the end.
-pub fn go_on(resume: i32, why: &str) -> u8 {
-    panic::install(|text| lines::error_line(crate::config::Level::Error, "parent", text.as_bytes()));
-    match restore(resume, why) {
-        Ok(supervisor) => supervisor.supervise(),
-        Err(why) => {
-            announce(&why);
-            1
-        }
-    }
 }
 
 fn start(mut config: Config, file: Option<PathBuf>, legacy: Option<(Legacy, i32)>, announcement: &Announce) -> Result<Supervisor, String> {
