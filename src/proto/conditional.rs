@@ -50,6 +50,21 @@ pub fn evaluate(request: &Request<'_, '_>, validators: &Validators<'_>) -> Preco
     }
 }
 
+/// The same for what has neither tag nor date: only `*` says anything of it, and dates are to be ignored.
+pub fn evaluate_without(request: &Request<'_, '_>) -> Precondition {
+    // No tag of a request is empty: each has its quotes.
+    const NONE: Validators<'_> = Validators { etag: b"", weak: false, modified: 0 };
+    let reading = matches!(request.method, Method::Get | Method::Head);
+    if any_tag(request, "if-match", &NONE, Comparison::Strong) == Some(false) {
+        return Precondition::Failed;
+    }
+    match any_tag(request, "if-none-match", &NONE, Comparison::Weak) {
+        Some(true) if reading => Precondition::NotModified,
+        Some(true) => Precondition::Failed,
+        Some(false) | None => Precondition::Proceed,
+    }
+}
+
 /// Whether a `Range` field is to be heeded (RFC 9110, 13.1.5): there is no `If-Range`, or it holds this very tag or date. A weak tag
 /// never does, since parts of two versions must not be joined.
 pub fn if_range_holds(request: &Request<'_, '_>, validators: &Validators<'_>) -> bool {
@@ -131,6 +146,22 @@ mod tests {
         for (fields, expected) in table {
             assert_eq!(with("GET", fields, |request| evaluate(request, &VALIDATORS)), *expected, "{fields}");
         }
+    }
+
+    #[test]
+    fn without_validators_only_the_star_counts() {
+        for (fields, right) in [
+            ("", Precondition::Proceed),
+            ("If-Match: *\r\n", Precondition::Proceed),
+            ("If-Match: \"a-1\"\r\n", Precondition::Failed),
+            ("If-None-Match: *\r\n", Precondition::NotModified),
+            ("If-None-Match: \"a-1\"\r\n", Precondition::Proceed),
+            ("If-Modified-Since: Sun, 06 Nov 1994 08:49:38 GMT\r\n", Precondition::Proceed),
+            ("If-Unmodified-Since: Sun, 06 Nov 1994 08:49:36 GMT\r\n", Precondition::Proceed),
+        ] {
+            assert_eq!(with("GET", fields, evaluate_without), right, "{fields}");
+        }
+        assert_eq!(with("POST", "If-None-Match: *\r\n", evaluate_without), Precondition::Failed);
     }
 
     #[test]

@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod accept;
 pub mod body;
 pub mod chunked;
 pub mod coding;
