@@ -45,6 +45,8 @@ pub(super) struct Connection {
     /// When the event loop was last asked to be reminded.
     pub(super) reminder: u64,
     pub(super) registered: bool,
+    /// Whether it stands in the queue of those that have more to do.
+    pub(super) queued: bool,
     /// The state it is counted in.
     pub(super) gauge: Gauge,
     /// Tells this connection from others that had or will have its place.
@@ -137,6 +139,7 @@ impl Connection {
             deadline,
             reminder: u64::MAX,
             registered: false,
+            queued: false,
             gauge: Gauge::Reading,
             serial,
             closing: false,
@@ -210,6 +213,11 @@ impl Connection {
     /// Whether nothing is under way, so that the connection may be closed for another's sake.
     pub(super) fn is_idle(&self) -> bool {
         self.waiting == Waiting::Request
+    }
+
+    /// Whether content is made while it is sent.
+    pub(super) fn is_making(&self) -> bool {
+        self.outgoing.is_making()
     }
 
     /// No more request is wanted; true: it can be closed at once.

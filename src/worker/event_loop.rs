@@ -15,6 +15,7 @@ use crate::ipc::counters::{Counter, Gauge};
 use crate::ipc::messages::{ToParent, ToWorker};
 use crate::ipc::{Channel, Received};
 use crate::site::Door;
+use crate::sys::clock;
 use crate::sys::confine::Confined;
 use crate::sys::epoll::{Interest, Poller};
 use crate::sys::socket::{self, Address};
@@ -127,7 +128,7 @@ impl Worker {
                         }
                     }
                     token if token < FIRST_CONNECTION => self.accept(token),
-                    token => self.drive(token),
+                    token => self.wake(token),
                 }
             }
             self.carry_on();
@@ -338,6 +339,20 @@ impl Worker {
         count > 0
     }
 
+    /// The socket of a connection is ready. Where content is made while it is sent, it waits for its turn: many such connections, ready at
+    /// once, would hold up all others.
+    fn wake(&mut self, token: u64) {
+        match find(&mut self.connections, token) {
+            Some((_, connection)) if connection.is_making() && connection.queued => {}
+            Some((_, connection)) if connection.is_making() => {
+                connection.queued = true;
+                self.again.push_back(token);
+            }
+            Some(_) => self.drive(token),
+            None => {}
+        }
+    }
+
     /// Lets a connection do what it can.
     fn drive(&mut self, token: u64) {
         let Some((index, connection)) = find(&mut self.connections, token) else {
@@ -348,11 +363,18 @@ impl Worker {
         self.settle(index, token, fate);
     }
 
-    /// Answers what plans asked of the disk, and drives what has more to do: each once.
+    /// Answers what plans asked of the disk, and drives what has more to do: each once, but not for long. Who had no turn keeps the place
+    /// in the queue.
     fn carry_on(&mut self) {
+        let begun = clock::monotonic_us();
         for _ in 0..self.again.len() {
-            if let Some(token) = self.again.pop_front() {
-                self.drive(token);
+            let Some(token) = self.again.pop_front() else { break };
+            if let Some((_, connection)) = find(&mut self.connections, token) {
+                connection.queued = false;
+            }
+            self.drive(token);
+            if clock::monotonic_us().saturating_sub(begun) > TURN_US {
+                break;
             }
         }
         for _ in 0..self.asking.len() {
@@ -373,15 +395,18 @@ impl Worker {
         if self.service.out.capacity() > OUT_KEPT {
             self.service.out = Vec::new();
         }
-        match fate {
-            Fate::Close => return self.close(index),
-            Fate::Again => self.again.push_back(token),
-            Fate::Ask => self.asking.push_back(token),
-            Fate::Keep => {}
+        if fate == Fate::Close {
+            return self.close(index);
         }
         let Some(connection) = self.connections.get_mut(index) else {
             return;
         };
+        match fate {
+            // Once: else every packet of a client would give it one turn more in each round.
+            Fate::Again if !std::mem::replace(&mut connection.queued, true) => self.again.push_back(token),
+            Fate::Ask => self.asking.push_back(token),
+            Fate::Again | Fate::Keep | Fate::Close => {}
+        }
         let gauge = connection.waiting.gauge();
         if gauge != connection.gauge {
             self.gauges[connection.gauge as usize] -= 1;
@@ -465,6 +490,9 @@ const OUT_KEPT: usize = 256 * 1024;
 
 /// Descriptors that are neither connections nor files: channels, listeners, roots.
 const RESERVED: usize = 64;
+
+/// How long connections that have more to do may take in a round, together, before others are served. One of them may take a little longer.
+const TURN_US: u64 = 2_000;
 
 /// How long accepting pauses when descriptors ran out or the limit is reached, unless a connection closes before.
 const ACCEPT_PAUSE_MS: u64 = 100;

@@ -42,6 +42,11 @@ impl Outgoing {
         self.bytes.is_empty() && self.rest.is_none()
     }
 
+    /// Whether content is made while it is sent.
+    pub(super) fn is_making(&self) -> bool {
+        self.rest.as_ref().is_some_and(|rest| rest.is_making())
+    }
+
     /// Bytes held in memory for this connection alone.
     pub(super) fn held(&self) -> usize {
         self.bytes.len() + self.rest.as_ref().map_or(0, |rest| rest.held())

@@ -115,6 +115,11 @@ impl Rest {
         matches!(self.following.front(), Some(Segment::Bytes { .. } | Segment::File { .. }))
     }
 
+    /// Whether what comes next is made while it is sent.
+    pub(super) fn is_making(&self) -> bool {
+        matches!(self.current, Segment::Stream(_))
+    }
+
     /// Whether everything is sent.
     pub(super) fn is_done(&self) -> bool {
         self.current.is_done() && self.following.iter().all(Segment::is_done)
