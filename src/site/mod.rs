@@ -10,12 +10,14 @@ pub mod explain;
 pub mod facts;
 pub mod listing;
 pub mod log_format;
+pub mod look;
 pub mod lookup;
 pub mod mime;
 mod names;
 pub mod pattern;
 pub mod plan;
 mod rules;
+pub mod status_page;
 pub mod template;
 pub mod trace;
 

@@ -1,16 +1,16 @@
-//! Files beneath a document root: the one resolver for every look-up, reading, and directories. Runs in workers.
+//! Files beneath a document root: the one resolver for every look-up, and reading. Runs in workers.
 //!
 //! openat2(2). The fast path refuses symbolic links in the kernel; only where it meets one (`ELOOP`) and the policy asks
 //! about owners are the components walked one by one, each held open, so that no renaming changes what was checked.
 //! Nothing here takes `.` or `..` from a request: `proto` has resolved them.
 
 use nix::errno::Errno;
-use nix::fcntl::{AtFlags, OFlag, OpenHow, ResolveFlag, openat2, readlinkat};
+use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2, readlinkat};
 use nix::libc;
-use nix::sys::stat::{FileStat, fstat, fstatat};
+use nix::sys::stat::{FileStat, fstat};
 use std::ffi::OsStr;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
@@ -69,14 +69,6 @@ pub enum Found {
     /// Renaming went on for as long as was tried (`EAGAIN`).
     Busy,
     Failed(io::Error),
-}
-
-/// One entry of a directory, without `.` and `..`.
-pub struct DirectoryEntry {
-    pub name: Vec<u8>,
-    pub directory: bool,
-    pub size: u64,
-    pub modified: i64,
 }
 
 impl Root {
@@ -149,50 +141,14 @@ impl Root {
         path
     }
 
-    /// The entries of a directory, at most `limit`; true: there are more.
-    ///
-    /// # Errors
-    /// The errno of openat2(2) or getdents64(2).
-    pub fn list(&self, path: &[u8], limit: usize) -> io::Result<(Vec<DirectoryEntry>, bool)> {
+    /// Opens a directory for reading its entries; empty: the root itself.
+    pub(super) fn open_directory(&self, path: &[u8]) -> nix::Result<OwnedFd> {
         let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-        let directory =
-            if path.is_empty() { openat2(&self.directory, ".", OpenHow::new().flags(flags))? } else { self.resolve(path, flags)? };
-        let mut entries = Vec::new();
-        let mut records = vec![0; 32 * 1024];
-        loop {
-            let length = read_records(&directory, &mut records)?;
-            if length == 0 {
-                return Ok((entries, false));
-            }
-            for name in names(records.get(..length).unwrap_or_default()) {
-                if name == b"." || name == b".." {
-                    continue;
-                }
-                if entries.len() == limit {
-                    return Ok((entries, true));
-                }
-                entries.extend(self.describe(&directory, path, name));
-            }
-        }
-    }
-
-    /// One entry; `None` for what a request for it would be refused: special files, links that lead nowhere it may.
-    fn describe(&self, directory: &OwnedFd, path: &[u8], name: &[u8]) -> Option<DirectoryEntry> {
-        let mut stat = fstatat(directory, OsStr::from_bytes(name), AtFlags::AT_SYMLINK_NOFOLLOW).ok()?;
-        if stat.st_mode & libc::S_IFMT == libc::S_IFLNK {
-            let full = if path.is_empty() { name.to_vec() } else { [path, b"/", name].concat() };
-            stat = fstat(self.resolve(&full, OFlag::O_PATH).ok()?).ok()?;
-        }
-        let kind = stat.st_mode & libc::S_IFMT;
-        if kind != libc::S_IFDIR && kind != libc::S_IFREG {
-            return None;
-        }
-        let size = u64::try_from(stat.st_size).unwrap_or(0);
-        Some(DirectoryEntry { name: name.to_vec(), directory: kind == libc::S_IFDIR, size, modified: stat.st_mtime })
+        if path.is_empty() { openat2(&self.directory, ".", OpenHow::new().flags(flags)) } else { self.resolve(path, flags) }
     }
 
     /// Opens `path` by the policy on links.
-    fn resolve(&self, path: &[u8], flags: OFlag) -> nix::Result<OwnedFd> {
+    pub(super) fn resolve(&self, path: &[u8], flags: OFlag) -> nix::Result<OwnedFd> {
         let beneath = ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_MAGICLINKS;
         match self.links {
             Links::Never => self.open_with(path, flags, beneath | ResolveFlag::RESOLVE_NO_SYMLINKS),
@@ -319,26 +275,6 @@ impl<'r> Walk<'r> {
     }
 }
 
-/// Reads directory entries as the kernel packs them (getdents64(2)); 0: there are no more. The C library's directory streams
-/// would need more system calls than this.
-fn read_records(directory: &OwnedFd, records: &mut [u8]) -> io::Result<usize> {
-    // SAFETY: the kernel writes at most `records.len()` bytes at the address of `records`, which is exclusively borrowed.
-    let result = unsafe { libc::syscall(libc::SYS_getdents64, directory.as_raw_fd(), records.as_mut_ptr(), records.len()) };
-    let length = Errno::result(result)?;
-    Ok(usize::try_from(length).unwrap_or(0))
-}
-
-/// The names in such records: inode (8 bytes), offset (8), record length (2), type (1), name, NUL.
-fn names(mut records: &[u8]) -> impl Iterator<Item = &[u8]> {
-    const NAME: usize = 19;
-    std::iter::from_fn(move || {
-        let length = usize::from(u16::from_ne_bytes([*records.get(16)?, *records.get(17)?]));
-        let (record, rest) = records.split_at_checked(length).filter(|_| length > NAME)?;
-        records = rest;
-        record.get(NAME..)?.split(|byte| *byte == 0).next()
-    })
-}
-
 /// What the kernel says now of a file that is open.
 ///
 /// # Errors
@@ -412,7 +348,7 @@ impl From<&FileStat> for Stat {
 }
 
 /// For reading: a FIFO must not block the worker, a terminal not become its own.
-const READ: OFlag = OFlag::O_RDONLY.union(OFlag::O_NONBLOCK).union(OFlag::O_NOCTTY);
+pub(super) const READ: OFlag = OFlag::O_RDONLY.union(OFlag::O_NONBLOCK).union(OFlag::O_NOCTTY);
 
 /// How often an open that met a renaming is tried.
 const TRIES: u8 = 16;

@@ -11,6 +11,7 @@
 
 pub mod clock;
 pub mod confine;
+pub mod directory;
 pub mod epoll;
 pub mod file;
 pub mod jail;

@@ -24,13 +24,13 @@ use crate::site::mime::{self, Gain};
 use crate::site::plan::{self, Outcome, Plan, Step};
 use crate::site::{Door, ResponseChanges, Sites};
 use crate::sys::file::Opened;
-use std::cell::OnceCell;
+use std::cell::{Cell, OnceCell};
 use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 
 /// What all connections of a worker share.
 pub(super) struct Service {
-    pub(super) sites: Sites,
+    pub(super) sites: Rc<Sites>,
     pub(super) files: Files,
     pub(super) limits: Limits,
     pub(super) head_limits: HeadLimits,
@@ -43,6 +43,8 @@ pub(super) struct Service {
     pub(super) out: Vec<u8>,
     /// Bytes that connections hold because their clients do not take them.
     pub(super) held: usize,
+    /// Bytes of names that lists of directories hold to sort them.
+    pub(super) listed: Rc<Cell<usize>>,
     /// No request is kept alive any more.
     pub(super) stopping: bool,
     pub(super) server: String,
@@ -110,7 +112,7 @@ impl Service {
             header_count: usize::from(limits.header_count),
         };
         Service {
-            sites: Sites::listening(sites, &listen),
+            sites: Rc::new(Sites::listening(sites, &listen)),
             mime,
             files,
             limits,
@@ -122,6 +124,7 @@ impl Service {
             refusals: Refusals::default(),
             out: Vec::new(),
             held: 0,
+            listed: Rc::default(),
             stopping: false,
             server: server_header,
             changes: ResponseChanges::default(),
@@ -285,7 +288,7 @@ impl Service {
         match outcome {
             Outcome::File(opened) => self.opened(incoming, site, &mut plan, opened),
             Outcome::ErrorPage(status, opened) => self.error_file(incoming, site, &plan, status, opened),
-            Outcome::Listing => self.listing(incoming, site, &mut plan),
+            Outcome::Listing => self.listing(incoming, site, plan),
             Outcome::Redirect(status) => {
                 let mut location = Vec::new();
                 let id = hexadecimal(incoming.visit.id);

@@ -13,6 +13,7 @@ use crate::ipc::messages::ToParent;
 use crate::proto::status::Status;
 use crate::site::plan::{Answer, Lookup};
 use crate::sys::confine::Confined;
+use crate::sys::directory::Directory;
 use crate::sys::file::{self, Found, Links, Opened, Root, Stat};
 use std::collections::HashMap;
 use std::io;
@@ -27,7 +28,7 @@ struct Entry {
 
 /// The document roots and the cache.
 pub(super) struct Files {
-    roots: Vec<Root>,
+    roots: Vec<Rc<Root>>,
     /// The roots by the names that the host has for them, for the error log.
     names: Vec<PathBuf>,
     /// By site, then by the normalised path of the request.
@@ -50,7 +51,7 @@ impl Files {
         for base in &bases {
             let path = confined.inside.path(&base.path);
             let root = Root::open(&path, links(base.symlinks), rootless);
-            roots.push(root.map_err(|fault| format!("root \"{}\": {fault}", base.path.display()))?);
+            roots.push(Rc::new(root.map_err(|fault| format!("root \"{}\": {fault}", base.path.display()))?));
         }
         let names = bases.into_iter().map(|base| base.path).collect();
         let cache = sites.iter().map(|_| HashMap::new()).collect();
@@ -61,7 +62,7 @@ impl Files {
 
     /// Whether this process may look into the root of a site.
     pub(super) fn enter(&self, site: usize) -> io::Result<()> {
-        self.roots.get(site).map_or(Ok(()), Root::enter)
+        self.roots.get(site).map_or(Ok(()), |root| root.enter())
     }
 
     /// What a path was found to lead to within the last second.
@@ -164,19 +165,27 @@ impl Files {
         base.map_or_else(Vec::new, |name| name.as_encoded_bytes().to_vec())
     }
 
-    /// The entries of a directory.
+    /// Opens a directory for reading its entries; its root comes with it.
     ///
     /// # Errors
     /// The status to answer and a text for the error log.
-    pub(super) fn list(&self, lookup: Lookup<'_>) -> Result<(Vec<file::DirectoryEntry>, bool), (Status, String)> {
-        let Some(root) = self.roots.get(lookup.root.0) else {
-            return Ok((Vec::new(), false));
-        };
-        root.list(lookup.path, LISTING_MAX).map_err(|fault| {
-            let denied = fault.kind() == io::ErrorKind::PermissionDenied;
-            let status = if denied { Status::FORBIDDEN } else { Status::INTERNAL_SERVER_ERROR };
+    pub(super) fn open_directory(&self, lookup: Lookup<'_>) -> Result<(Rc<Root>, Directory), (Status, String)> {
+        let root = self.roots.get(lookup.root.0).ok_or_else(|| (Status::NOT_FOUND, format!("list {}: no such root", self.name(lookup))))?;
+        let directory = Directory::open(root, lookup.path).map_err(|fault| {
+            let kind = fault.kind();
+            let status = if kind == io::ErrorKind::PermissionDenied {
+                Status::FORBIDDEN
+            } else if matches!(kind, io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) {
+                // Gone since it was looked up.
+                Status::NOT_FOUND
+            } else if is_shortage(&fault) {
+                Status::SERVICE_UNAVAILABLE
+            } else {
+                Status::INTERNAL_SERVER_ERROR
+            };
             (status, format!("list {}: {fault}", self.name(lookup)))
-        })
+        })?;
+        Ok((Rc::clone(root), directory))
     }
 }
 
@@ -251,6 +260,3 @@ const READ_TRIES: u8 = 8;
 /// Bytes of all files held in memory, and number of entries, which hold a descriptor each where the file is larger.
 const BYTES_MAX: usize = 32 * 1024 * 1024;
 const ENTRIES_MAX: usize = 16_384;
-
-/// Entries of a listing; the page says when there are more.
-const LISTING_MAX: usize = 20_000;

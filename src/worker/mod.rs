@@ -3,10 +3,10 @@
 //! One thread, one epoll loop, no blocking call but reading the files it serves. It may see the document roots, read-only,
 //! and nothing else; it talks on sockets it was handed or accepted. A file per concern: `event_loop` waits and accepts,
 //! `connection` is one client's bytes in and out, `body` and `conclude` the bodies of its requests, `answer` makes the response
-//! to one request, `page` those that are no file, `files` looks up and caches, `served` is one file and its encoded forms,
-//! `encoding` which of them is sent, `encoder` makes them, `outgoing` what one has to send, `segment` what follows a head,
-//! `response` writes heads, `log` batches lines, `timer` and `clock` keep time; `clients` counts who has how many connections,
-//! and `admission` lets them in or not.
+//! to one request, `page` those that are no file, `listing` those that list a directory, `files` looks up and caches, `served`
+//! is one file and its encoded forms, `encoding` which of them is sent, `encoder` makes them, `outgoing` what one has to send,
+//! `segment` what follows a head, `response` writes heads, `log` batches lines, `timer` and `clock` keep time; `clients` counts
+//! who has how many connections, and `admission` lets them in or not.
 
 #![forbid(unsafe_code)]
 
@@ -23,6 +23,7 @@ mod encoder;
 mod encoding;
 mod event_loop;
 mod files;
+mod listing;
 mod log;
 mod outgoing;
 mod page;

@@ -1,15 +1,15 @@
-//! Responses that the server makes itself: errors, redirects, texts, listings and what it tells of its own state.
+//! Responses that the server makes itself: errors, redirects, texts, and what it tells of its own state.
 //!
 //! Runs in the worker, as a part of [`Service`]; opens no file, and reads one only as the page of an error.
 
-use super::answer::{Answered, Body, Incoming, Service, count, facts, hexadecimal};
+use super::answer::{Answered, Body, Incoming, Service, count};
 use super::response::{Head, Persistence};
 use super::visit::Visit;
 use crate::config::{Level, Page};
-use crate::ipc::counters::Counter;
+use crate::ipc::counters::{Counter, Gauge};
 use crate::proto::status::{Reject, Status};
 use crate::site::plan::{self, Plan};
-use crate::site::{error_page, listing};
+use crate::site::{error_page, look, status_page};
 use crate::sys::file::Opened;
 use std::rc::Rc;
 
@@ -21,8 +21,7 @@ impl Service {
         self.page.clear();
         error_page::render(reject.status, &mut self.page);
         Head::begin(&mut self.out, reject.status, &self.server, &self.clock)
-            .field("Content-Type", HTML)
-            .number("Content-Length", count(&self.page))
+            .page(&look::MESSAGE, count(&self.page))
             .end(Persistence::Close);
         self.out.extend_from_slice(&self.page);
         let bytes = count(&self.page);
@@ -38,7 +37,7 @@ impl Service {
         for (name, value) in fields {
             head = head.field(name, value);
         }
-        head.field("Content-Type", HTML).number("Content-Length", count(&page)).end(incoming.persistence);
+        head.page(&look::MESSAGE, count(&page)).end(incoming.persistence);
         let answered = self.finish(incoming, site, status, Body::Bytes(&page));
         self.page = page;
         answered
@@ -55,45 +54,46 @@ impl Service {
 
     /// A text that the configuration or the server itself answers with.
     pub(super) fn text(&mut self, incoming: &Incoming<'_>, site: usize, status: Status, content_type: &[u8], text: &[u8]) -> Answered {
-        Head::begin(&mut self.out, status, &self.server, &self.clock)
-            .field("Content-Type", content_type)
-            .number("Content-Length", count(text))
-            .end(incoming.persistence);
+        Head::begin(&mut self.out, status, &self.server, &self.clock).typed(content_type, count(text)).end(incoming.persistence);
         self.finish(incoming, site, status, Body::Bytes(text))
     }
 
     /// What the server tells of itself.
     pub(super) fn own_page(&mut self, incoming: &Incoming<'_>, site: usize, page: Page) -> Answered {
         self.counters.publish();
-        let (content_type, text): (&[u8], String) = match page {
-            Page::Health => (b"text/plain; charset=utf-8", "ok\n".to_owned()),
-            Page::Status => (b"text/plain; charset=utf-8", self.counters.totals().text() + "\n"),
-            Page::Metrics => (b"text/plain; version=0.0.4; charset=utf-8", self.counters.totals().prometheus()),
-        };
         self.changes.headers.retain(|(name, _)| !name.eq_ignore_ascii_case("cache-control"));
         self.changes.headers.push(("Cache-Control".into(), b"no-store".as_slice().into()));
-        self.text(incoming, site, Status::OK, content_type, text.as_bytes())
+        match page {
+            Page::Health => self.text(incoming, site, Status::OK, PLAIN, b"ok\n"),
+            Page::Status => self.status_page(incoming, site),
+            Page::Metrics => {
+                let text = self.counters.totals().prometheus();
+                self.text(incoming, site, Status::OK, b"text/plain; version=0.0.4; charset=utf-8", text.as_bytes())
+            }
+        }
     }
 
-    pub(super) fn listing(&mut self, incoming: &Incoming<'_>, site: usize, plan: &mut Plan) -> Answered {
-        let (found, truncated) = match self.files.list(plan.lookup()) {
-            Ok(found) => found,
-            Err((status, fault)) => {
-                self.complain(incoming, site, &fault);
-                return self.page(incoming, site, status, &[]);
-            }
-        };
-        let configured = self.sites.compiled(site);
-        let id = hexadecimal(incoming.visit.id);
-        let facts = facts(incoming, &self.path, &id);
-        let mut entries: Vec<listing::Entry> = found
-            .into_iter()
-            .filter(|entry| plan.shows(configured, &facts, &entry.name, entry.directory))
-            .map(|entry| listing::Entry { name: entry.name, directory: entry.directory, size: entry.size, modified: entry.modified })
-            .collect();
+    fn status_page(&mut self, incoming: &Incoming<'_>, site: usize) -> Answered {
+        let totals = self.counters.totals();
+        let format = status_page::Format::wanted(incoming.request);
         let mut page = Vec::new();
-        listing::render(&self.path, &mut entries, truncated, &mut page);
-        self.text(incoming, site, Status::OK, HTML, &page)
+        match format {
+            status_page::Format::Text => page.extend_from_slice((totals.text() + "\n").as_bytes()),
+            status_page::Format::Json => page.extend_from_slice(format!("{{{}}}\n", totals.json_members()).as_bytes()),
+            status_page::Format::Html => {
+                let now: Vec<(&str, u64)> = Gauge::ALL.iter().map(|gauge| gauge.name()).zip(totals.gauges).collect();
+                let since: Vec<(&str, u64)> = Counter::ALL.iter().map(|counter| (counter.help(), totals.get(*counter))).collect();
+                status_page::render(&now, &since, &mut page);
+            }
+        }
+        let head = Head::begin(&mut self.out, Status::OK, &self.server, &self.clock).field("Vary", b"Accept");
+        let head = match format {
+            status_page::Format::Html => head.page(&look::STATUS, count(&page)),
+            status_page::Format::Text => head.typed(PLAIN, count(&page)),
+            status_page::Format::Json => head.typed(b"application/json", count(&page)),
+        };
+        head.end(incoming.persistence);
+        self.finish(incoming, site, Status::OK, Body::Bytes(&page))
     }
 
     /// A file as the page of an error, with the error's status.
@@ -112,5 +112,4 @@ impl Service {
     }
 }
 
-/// For pages of our own.
-const HTML: &[u8] = b"text/html; charset=utf-8";
+const PLAIN: &[u8] = b"text/plain; charset=utf-8";

@@ -7,6 +7,7 @@ use super::served::Served;
 use crate::proto::date;
 use crate::proto::status::Status;
 use crate::site::ResponseChanges;
+use crate::site::look::Look;
 
 /// What the connection does after this response, as the head must say it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,6 +115,16 @@ impl<'o> Head<'o> {
         }
     }
 
+    /// Content of this type and of so many bytes.
+    pub(super) fn typed(self, content_type: &[u8], length: u64) -> Head<'o> {
+        self.field("Content-Type", content_type).number("Content-Length", length)
+    }
+
+    /// A page of our own, which can do nothing but look as it does.
+    pub(super) fn page(self, look: &Look, length: u64) -> Head<'o> {
+        self.typed(HTML, length).field("Content-Security-Policy", look.policy.as_bytes())
+    }
+
     /// Ends the head.
     pub(super) fn end(self, persistence: Persistence) {
         end(self.out, false, persistence);
@@ -172,3 +183,6 @@ fn vary_also(value: &[u8]) -> Vec<u8> {
 
 /// What the forms of a file are chosen by.
 const VARY: &[u8] = b"Vary: Accept-Encoding\r\n";
+
+/// Of pages of our own.
+const HTML: &[u8] = b"text/html; charset=utf-8";

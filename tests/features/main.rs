@@ -30,6 +30,7 @@ mod limits;
 mod listing;
 mod log_formats;
 mod logs;
+mod look;
 mod non_root;
 mod operation;
 mod options_and_methods;
