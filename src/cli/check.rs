@@ -31,11 +31,10 @@ pub(super) fn main(file: &Path, dump: bool, open: &[String]) -> u8 {
         complain!("{}: warning: {warning}", file.display());
     }
     let faults = parent::check(config, owned);
-    for fault in &faults {
-        complain!("{}: {fault}", file.display());
-    }
     if faults.is_empty() {
         say!("{}: the configuration is good", file.display());
+        return 0;
     }
-    u8::from(!faults.is_empty())
+    complain!("{}", config::diagnose(file, &faults));
+    1
 }

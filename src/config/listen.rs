@@ -82,7 +82,7 @@ pub(super) fn report_too_many(at: Range<usize>, faults: &mut Faults<'_>) {
     faults.report(at, what, "expected fewer, or one that takes connections to all of them, such as \"[::]:80\"");
 }
 
-fn read_one(text: &Text<'_>, faults: &mut Faults<'_>) -> Option<Listen> {
+pub(super) fn read_one(text: &Text<'_>, faults: &mut Faults<'_>) -> Option<Listen> {
     if let Some(path) = text.value.strip_prefix("unix:") {
         let text = Text { value: path, at: text.at.clone() };
         return paths::socket(&text, faults).map(Listen::Unix);

@@ -36,6 +36,7 @@ mod rule;
 mod rules;
 mod segments;
 mod server;
+mod setting;
 mod site;
 mod slice;
 mod template;
@@ -52,6 +53,7 @@ pub use names::known_keys;
 pub use read::{load, parse, serve};
 pub use regex::compile as compile_regex;
 pub use rule::{Act, Changes, Directory, Exists, LogFormat, Matchers, Network, Page, Part, Respond, Rule, RulePlace, Template, Variable};
+pub use setting::{Setting, diagnose};
 pub use slice::{LogSlice, SliceError, WorkerSlice, decode, encode};
 
 use serde::{Deserialize, Serialize};

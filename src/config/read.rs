@@ -43,6 +43,18 @@ pub fn serve(directory: PathBuf, listen: SocketAddr) -> Config {
 }
 
 fn read(main: &Source) -> Result<Config, Diagnostics> {
+    with_parts(main, read_top)
+}
+
+/// Has the document of a file, with those that it includes, looked at; everything that is reported meanwhile. `None`: it cannot be read.
+pub(super) fn look_at(file: &Path, look: impl FnOnce(&Table<'_>, &mut Faults<'_>)) -> Option<Diagnostics> {
+    let main = Source::read(file.to_owned()).ok()?;
+    let looked = with_parts(&main, |parts, _, faults| look(&Table::top(parts, faults), faults));
+    Some(looked.err().unwrap_or(Diagnostics { list: Vec::new(), left_out: 0 }))
+}
+
+/// Parses a file and those that it includes, and has something made of them.
+fn with_parts<T>(main: &Source, take: impl FnOnce(Vec<Part<'_>>, Vec<PathBuf>, &mut Faults<'_>) -> T) -> Result<T, Diagnostics> {
     let mut faults = Faults::new(&main.file, &main.directory, &main.text);
     let document = document::parse(&main.text, 0, &mut faults);
     let included = include::read(&document, main, &mut faults);
@@ -57,8 +69,8 @@ fn read(main: &Source) -> Result<Config, Diagnostics> {
         .collect();
     parts.extend(documents.iter().map(|(shift, entries)| Part { entries, shift: *shift }));
     let files = std::iter::once(main).chain(&included).flat_map(Source::paths).collect();
-    let config = read_top(parts, files, &mut faults);
-    faults.finish(config)
+    let taken = take(parts, files, &mut faults);
+    faults.finish(taken)
 }
 
 fn read_top(parts: Vec<Part<'_>>, files: Vec<PathBuf>, faults: &mut Faults<'_>) -> Config {

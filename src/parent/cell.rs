@@ -68,10 +68,11 @@ impl Cells {
     }
 
     /// That a directory, by its number, cannot be looked into by confined processes.
-    pub(super) fn unusable(&self, directory: u16, errno: i32) -> String {
-        let name = self.shown.get(usize::from(directory)).map_or_else(|| "?".into(), |path| path.to_string_lossy());
+    pub(super) fn unusable(&self, directory: u16, errno: i32) -> (PathBuf, String) {
+        let path = self.shown.get(usize::from(directory)).map_or_else(|| "?".into(), PathBuf::from);
         let (fault, uid) = (std::io::Error::from_raw_os_error(errno), self.identity.uid);
-        format!("root \"{name}\": {fault} (uid {uid}): nothing of it can be served")
+        let text = format!("root \"{}\": {fault} (uid {uid}): nothing of it can be served", path.display());
+        (path, text)
     }
 
     /// The logs that its workers write to.
@@ -121,7 +122,7 @@ fn lists(site: &Site) -> bool {
 }
 
 /// The directory of mode "chroot", which the user of the service may not be able to change.
-fn safe_root(path: &PathBuf, identity: Identity) -> Result<PathBuf, String> {
+pub(super) fn safe_root(path: &PathBuf, identity: Identity) -> Result<PathBuf, String> {
     use std::os::unix::fs::MetadataExt;
     let found = directory(path)?;
     let metadata = std::fs::metadata(&found).map_err(|fault| format!("\"{}\": {fault}", found.display()))?;
@@ -133,13 +134,13 @@ fn safe_root(path: &PathBuf, identity: Identity) -> Result<PathBuf, String> {
     Ok(found)
 }
 
-fn directory(path: &PathBuf) -> Result<PathBuf, String> {
+pub(super) fn directory(path: &PathBuf) -> Result<PathBuf, String> {
     let found = resolved(path)?;
     if found.is_dir() { Ok(found) } else { Err(format!("\"{}\" is not a directory", path.display())) }
 }
 
 /// A directory, or a file for an exact alias, without links on the way.
-fn resolved(path: &PathBuf) -> Result<PathBuf, String> {
+pub(super) fn resolved(path: &PathBuf) -> Result<PathBuf, String> {
     let resolved = std::fs::canonicalize(path).map_err(|fault| format!("directory \"{}\": {fault}", path.display()))?;
     if resolved == std::path::Path::new("/") {
         return Err(format!("\"{}\" is the whole file system; serve a directory of it", path.display()));

@@ -10,14 +10,15 @@ use crate::ipc::{Channel, Received, birth};
 use crate::role::{Layer, Role};
 use crate::sys::epoll::{Interest, Poller};
 use crate::sys::{clock, process, proof};
+use std::path::PathBuf;
 
 /// What a proof showed.
 #[derive(Default)]
 pub(super) struct Proof {
     /// Layers that are missing and may be.
     pub(super) missing: Vec<Layer>,
-    /// A text for each directory that cannot be looked into.
-    pub(super) unusable: Vec<String>,
+    /// Each directory that cannot be looked into, and a text.
+    pub(super) unusable: Vec<(PathBuf, String)>,
 }
 
 /// Proves the sandbox.

@@ -111,7 +111,7 @@ fn start(mut config: Config, file: Option<PathBuf>, legacy: Option<(Legacy, i32)
     let counters = counters.filter(shared::fits).map_or_else(|| shared::create().map_err(|fault| format!("counters: {fault}")), Ok)?;
     let mut nursery = Nursery { executable, null, counters, kernel_log, user_namespace: identity.rootless };
     let Proof { missing, unusable } = prove(&mut nursery, &first.cells)?;
-    unusable.iter().for_each(|text| announce(text));
+    unusable.iter().for_each(|(_, text)| announce(text));
     set_title(&first.listeners, &missing);
     let (listeners, workers) = (first.listeners.clone(), first.workers);
     let logs = first.logs.take().ok_or("no logs")?;

@@ -34,8 +34,15 @@ fn a_root_that_the_worker_cannot_enter_is_found() {
     root.directory("above/inner");
     root.mode("above", 0o700);
     for name in ["closed", "above/inner"] {
-        let ended = check(&Launch::new(), &Configuration::of(&root.path()).site(&root.at(name), "name = [\"b\"]")).must_fail();
+        let missing = "name = [\"c\"]\n[[site.rule]]\npath = \"/x/*\"\nalias = \"/nonexistent/x\"";
+        let text = Configuration::of(&root.at("missing")).site(&root.at(name), "name = [\"b\"]").site(&root.path(), missing);
+        let ended = check(&Launch::new(), &text).must_fail();
         assert!(ended.stderr.contains(root.at(name).to_str().unwrap()), "{name}: {ended:?}");
+        let placed =
+            [format!("root = {:?}", root.at("missing")), "alias = \"/nonexistent/x\"".into(), format!("root = {:?}", root.at("closed"))];
+        for line in placed.iter().take(if name == "closed" { 3 } else { 2 }) {
+            assert_eq!(ended.stderr.matches(line).count(), 1, "{line}: {ended:?}");
+        }
     }
 }
 
@@ -138,6 +145,32 @@ fn every_fault_of_the_machine_is_told_in_one_pass() {
     let ended = check(&launch, &text).must_fail();
     for told in [address.as_str(), "missing-one", "missing-two", "/nonexistent/access.log", "/nonexistent/error.log"] {
         assert!(ended.stderr.contains(told), "{told}: {}", ended.stderr);
+    }
+}
+
+#[test]
+fn what_the_machine_lacks_is_told_with_its_place_in_the_file() {
+    let root = Root::with_index();
+    let launch = Launch::new();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let user = if is_root() { "user = \"no-such-user\"\n" } else { "" };
+    let text = Configuration::of(&root.at("missing"))
+        .server(&format!("{user}listen = [\"127.0.0.1:0\", \"{address}\"]"))
+        .site(&root.path(), "name = [\"b\"]\n[[site.rule]]\npath = \"/x/*\"\nalias = \"/nonexistent/x\"")
+        .log("access = \"/nonexistent/access.log\"\nerror = \"error.log\"")
+        .text(launch.home());
+    let file = launch.write_configuration(&text);
+    let ended = launch.to_end(&["check".into(), "-c".into(), file.clone().into()]).must_fail();
+    let missing = format!("{:?}", root.at("missing"));
+    let listened = format!("{address:?}");
+    let users: &[&str] = if is_root() { &["\"no-such-user\""] } else { &[] };
+    for written in [missing.as_str(), "\"/nonexistent/x\"", "\"/nonexistent/access.log\"", listened.as_str()].iter().chain(users) {
+        let (line, found) = (1..).zip(text.lines()).find(|(_, line)| line.contains(written)).unwrap();
+        let column = found.find(written).unwrap() + 1;
+        let place = format!("{}:{line}:{column}: ", file.display());
+        let carets = format!("\n  {} | {}{}\n", " ".repeat(line.to_string().len()), " ".repeat(column - 1), "^".repeat(written.len()));
+        assert!(ended.stderr.contains(&place) && format!("{}\n", ended.stderr).contains(&carets), "{place}: {}", ended.stderr);
     }
 }
 
