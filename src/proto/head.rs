@@ -178,6 +178,21 @@ impl<'b> Request<'_, 'b> {
         self.fields(name).next()
     }
 
+    /// All fields in order: name, as it was sent, and value.
+    pub fn all_fields(&self) -> impl Iterator<Item = (&'b str, &'b [u8])> {
+        self.fields.iter().map(|field| (field.name, field.value))
+    }
+
+    /// The value of the only field of that name; `None` also where there are several: of a field that is no list neither counts
+    /// (RFC 9110, 5.3).
+    pub fn only_field(&self, name: &str) -> Option<&'b [u8]> {
+        let mut values = self.fields(name);
+        match (values.next(), values.next()) {
+            (Some(value), None) => Some(value),
+            (None | Some(_), _) => None,
+        }
+    }
+
     /// The values of all fields of that name, in order.
     pub fn fields(&self, name: &str) -> impl Iterator<Item = &'b [u8]> {
         self.fields.iter().filter(move |field| field.name.eq_ignore_ascii_case(name)).map(|field| field.value)

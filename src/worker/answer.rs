@@ -1,6 +1,7 @@
 //! The response to one request: from the parsed head through the plan to bytes, and a file where there is more to send.
 
 use super::body::{self, Decided};
+use super::boundary::Boundaries;
 use super::choice::{Choice, Making};
 use super::clients::{Clients, Refusals};
 use super::clock::Clock;
@@ -57,6 +58,7 @@ pub(super) struct Service {
     pub(super) page: Vec<u8>,
     /// Error lines of the last minute, to write each once.
     said: HashMap<String, u64>,
+    pub(super) boundaries: Boundaries,
 }
 
 /// What came of a request.
@@ -133,6 +135,7 @@ impl Service {
             path: Path::default(),
             page: Vec::new(),
             said: HashMap::new(),
+            boundaries: Boundaries::default(),
         }
     }
 
@@ -401,12 +404,13 @@ impl Service {
             return self.made(incoming, site, &file, making);
         }
         if request.method == Method::Get
-            && let Some(value) = request.field("range")
+            && let Some(value) = request.only_field("range")
             && conditional::if_range_holds(request, &validators)
         {
             match range::parse(value, file.length()) {
-                Range::Whole => {}
-                Range::Part { first, last } => return self.part(incoming, site, &file, varies, (first, last)),
+                Range::Part(part) => return self.part(incoming, site, &file, varies, part),
+                Range::Parts(parts) if self.can_be_parts(&file) => return self.parts(incoming, site, &file, varies, &parts),
+                Range::Whole | Range::Parts(_) => {}
                 Range::Unsatisfiable => return self.unsatisfiable(incoming, site, file.length()),
             }
         }
@@ -433,25 +437,6 @@ impl Service {
             .end(incoming.persistence);
         let segments = making.producer.into_iter().map(|producer| Segment::stream(producer, delimiter)).collect();
         self.finish(&incoming, site, Status::OK, Body::Segments(segments))
-    }
-
-    fn part(&mut self, incoming: &Incoming<'_>, site: usize, file: &Rc<Served>, varies: bool, (first, last): (u64, u64)) -> Answered {
-        let length = last - first + 1;
-        Head::begin(&mut self.out, Status::PARTIAL_CONTENT, &self.server, &self.clock)
-            .field("Content-Type", &file.content_type)
-            .number("Content-Length", length)
-            .content_range(Some((first, last)), file.length())
-            .of_file(file, file.weak)
-            .field("Accept-Ranges", b"bytes")
-            .vary(varies)
-            .end(incoming.persistence);
-        self.finish(incoming, site, Status::PARTIAL_CONTENT, Body::File { file: Rc::clone(file), offset: first, length })
-    }
-
-    fn unsatisfiable(&mut self, incoming: &Incoming<'_>, site: usize, length: u64) -> Answered {
-        let head = Head::begin(&mut self.out, Status::RANGE_NOT_SATISFIABLE, &self.server, &self.clock);
-        head.content_range(None, length).number("Content-Length", 0).end(incoming.persistence);
-        self.finish(incoming, site, Status::RANGE_NOT_SATISFIABLE, Body::None)
     }
 
     /// Writes the body, or hands it over where it is not copied; writes the access line when the response is whole.

@@ -3,16 +3,17 @@
 //! One thread, one epoll loop, no blocking call but reading the files it serves. It may see the document roots, read-only,
 //! and nothing else; it talks on sockets it was handed or accepted. A file per concern: `event_loop` waits and accepts,
 //! `connection` is one client's bytes in and out, `body` and `conclude` the bodies of its requests, `answer` makes the response
-//! to one request, `page` those that are no file, `listing` those that list a directory, `files` looks up and caches, `served`
-//! is one file and its encoded forms, `encoding` which of them is sent, `encoder` makes them, `outgoing` what one has to send,
-//! `segment` what follows a head, `response` writes heads, `log` batches lines, `timer` and `clock` keep time; `clients` counts
-//! who has how many connections, and `admission` lets them in or not.
+//! to one request, `page` those that are no file, `parts` those that are parts of one (`boundary` tells them apart), `listing` those
+//! that list a directory, `files` looks up and caches, `served` is one file and its encoded forms, `encoding` which of them is sent,
+//! `encoder` makes them, `outgoing` what one has to send, `segment` what follows a head, `response` writes heads, `log` batches
+//! lines, `timer` and `clock` keep time; `clients` counts who has how many connections, and `admission` lets them in or not.
 
 #![forbid(unsafe_code)]
 
 mod admission;
 mod answer;
 mod body;
+mod boundary;
 mod choice;
 mod clients;
 mod clock;
@@ -27,8 +28,9 @@ mod listing;
 mod log;
 mod outgoing;
 mod page;
+mod parts;
 mod response;
-#[allow(dead_code, reason = "what waits for a broker and what has several parts comes with its users")]
+#[allow(dead_code, reason = "what waits for a broker comes with its users")]
 mod segment;
 mod served;
 mod timer;

@@ -66,18 +66,7 @@ impl<'o> Head<'o> {
 
     /// `Content-Range` of a part, or of what cannot be satisfied (RFC 9110, 14.4).
     pub(super) fn content_range(self, part: Option<(u64, u64)>, length: u64) -> Head<'o> {
-        self.out.extend_from_slice(b"Content-Range: bytes ");
-        match part {
-            Some((first, last)) => {
-                write_decimal(first, self.out);
-                self.out.push(b'-');
-                write_decimal(last, self.out);
-            }
-            None => self.out.push(b'*'),
-        }
-        self.out.push(b'/');
-        write_decimal(length, self.out);
-        self.out.extend_from_slice(b"\r\n");
+        write_content_range(part, length, self.out);
         self
     }
 
@@ -129,6 +118,22 @@ impl<'o> Head<'o> {
     pub(super) fn end(self, persistence: Persistence) {
         end(self.out, false, persistence);
     }
+}
+
+/// The field line of [`Head::content_range`].
+pub(super) fn write_content_range(part: Option<(u64, u64)>, length: u64, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"Content-Range: bytes ");
+    match part {
+        Some((first, last)) => {
+            write_decimal(first, out);
+            out.push(b'-');
+            write_decimal(last, out);
+        }
+        None => out.push(b'*'),
+    }
+    out.push(b'/');
+    write_decimal(length, out);
+    out.extend_from_slice(b"\r\n");
 }
 
 /// Applies what rules change to the head that begins at `start` and was just ended: a header of the same name is replaced, an
