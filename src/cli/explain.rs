@@ -9,7 +9,7 @@ use crate::proto::head::{self, HeadLimits};
 use crate::proto::status::Reject;
 use crate::proto::target::{self, Path as Target};
 use crate::site::explain::explain;
-use crate::site::facts::Facts;
+use crate::site::facts::{Facts, Scheme};
 use crate::site::lookup::{Base, Lookup};
 use crate::site::plan::Answer;
 use crate::site::{Chosen, Door, Sites};
@@ -63,7 +63,8 @@ fn answer(file: &Path, question: &Question<'_>) -> Result<(String, bool), String
     // Those too that a wider one takes the connections of: sites may answer at them alone.
     let addresses: Vec<Listen> = config.server.listen.iter().chain(config.sites.iter().flat_map(|site| &site.listen)).cloned().collect();
     let sites = Sites::listening(config.sites, &config.server.listen);
-    let facts = Facts::of(&request, &path, question.client);
+    let scheme = if question.url.starts_with("https://") { Scheme::Https } else { Scheme::Http };
+    let facts = Facts { scheme, ..Facts::of(&request, &path, question.client) };
     let explanation = explain(&sites, door(&sites, &addresses, port_of(host.as_deref()), request.host), &facts, |base, lookup| {
         look(identity, base, lookup)
     });

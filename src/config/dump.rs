@@ -161,6 +161,7 @@ fn site_table(site: &Site, out: &mut Writer) {
     out.pairs("error_pages", &error_pages);
     out.string("charset", &site.charset);
     compress(&site.compress, out);
+    out.raw("https_redirect", &site.https_redirect.to_string());
     out.string("access_log", &site.access_log.as_ref().map_or(String::new(), target));
     for rule in &site.rules {
         rule_table(rule, out);
@@ -222,6 +223,9 @@ fn changes(changes: &Changes, out: &mut Writer) {
     }
     if let Some(codings) = &changes.compress {
         compress(codings, out);
+    }
+    if let Some(rate) = changes.rate {
+        out.string("rate", &show_rate(rate));
     }
 }
 

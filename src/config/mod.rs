@@ -198,6 +198,8 @@ pub struct Site {
     pub charset: String,
     /// The content codings that may be sent, first the one that is sent to a client to whom all are the same.
     pub compress: Vec<Coding>,
+    /// Whether plain requests are sent to the same address with https.
+    pub https_redirect: bool,
     /// `None`: where `[log] access` says.
     pub access_log: Option<LogTarget>,
     /// In the order of the file; they run from top to bottom.

@@ -60,13 +60,26 @@ pub(super) const LIMITS: Names = Names {
 pub(super) const SITE: Names = Names {
     table: "site",
     label: "[[site]]",
-    keys: &["name", "listen", "root", "index", "listing", "hidden", "symlinks", "error_pages", "charset", "compress", "access_log", "rule"],
+    keys: &[
+        "name",
+        "listen",
+        "root",
+        "index",
+        "listing",
+        "hidden",
+        "symlinks",
+        "error_pages",
+        "charset",
+        "compress",
+        "https_redirect",
+        "access_log",
+        "rule",
+    ],
     planned: &[
         "tls_listen",
         "htaccess",
         "users",
         "user",
-        "https_redirect",
         "hsts",
         "tls",
         "http2",
@@ -98,6 +111,7 @@ pub(super) const RULE: Names = Names {
         "listing",
         "index",
         "compress",
+        "rate",
         "root",
         "alias",
         "redirect",
@@ -107,7 +121,7 @@ pub(super) const RULE: Names = Names {
         "respond",
         "respond_body",
     ],
-    planned: &["backend", "cgi", "auth", "rate", "requests", "cache", "check"],
+    planned: &["backend", "cgi", "auth", "requests", "cache", "check"],
 };
 
 /// Every table that this version reads.

@@ -167,6 +167,7 @@ hidden = [".*", "#*#"]
 symlinks = "inside"
 charset = "iso-8859-1"
 compress = ["br"]
+https_redirect = true
 listen = ["unix:/run/x.sock"]
 access_log = "syslog"
 error_pages = { 404 = "/404.html" }
@@ -186,6 +187,7 @@ body = "1GiB"
 listing = false
 index = ["a", "b"]
 compress = []
+rate = "1MiB/s"
 redirect = "/b/{1}?{query}"
 status = 301
 

@@ -69,6 +69,8 @@ pub struct Changes {
     pub index: Option<Vec<String>>,
     /// As the site's.
     pub compress: Option<Vec<Coding>>,
+    /// Bytes per second of one response.
+    pub rate: Option<u64>,
 }
 
 /// What a rule does with a request.

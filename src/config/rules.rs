@@ -58,6 +58,7 @@ fn read_changes(table: &Table<'_>, captures: &Captures, faults: &mut Faults<'_>)
         listing: table.item("listing", faults).and_then(|item| item.boolean(faults)),
         index: index.map(|item| segments::read_index(&item, faults)),
         compress: table.item("compress", faults).map(|item| compress::read(&item, faults)),
+        rate: table.item("rate", faults).and_then(|item| item.rate(RATE, faults)),
     }
 }
 
@@ -260,6 +261,8 @@ const HOP_BY_HOP: &str = "it belongs to the connection and not to the response";
 const FRAMING: &str = "it says where the response ends, which only the server knows";
 const EXISTS: [(&str, Exists); 3] = [("file", Exists::File), ("directory", Exists::Directory), ("none", Exists::None)];
 /// From "do not keep" to what no cache outlives.
+/// A response at less would not end.
+const RATE: RangeInclusive<u64> = 1..=1 << 40;
 const EXPIRES: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(3_650 * 86_400);
 /// As many as `{1}` to `{9}` can tell apart.
 const STARS_MAX: usize = 9;

@@ -63,6 +63,7 @@ pub(super) fn with_defaults(root: PathBuf) -> Site {
         error_pages: Vec::new(),
         charset: "utf-8".to_owned(),
         compress: Coding::ALL.to_vec(),
+        https_redirect: false,
         access_log: None,
         rules: Vec::new(),
     }
@@ -112,6 +113,9 @@ fn read_others(table: &Table<'_>, site: &mut Site, faults: &mut Faults<'_>) {
     }
     if let Some(item) = table.item("compress", faults) {
         site.compress = compress::read(&item, faults);
+    }
+    if let Some(redirect) = table.item("https_redirect", faults).and_then(|item| item.boolean(faults)) {
+        site.https_redirect = redirect;
     }
     if let Some(charset) = table.item("charset", faults).and_then(|item| item.text("the name of a character set, or \"\"", faults)) {
         site.charset = read_charset(&charset, faults);
@@ -222,6 +226,7 @@ mod tests {
             error_pages: Vec::new(),
             charset: "utf-8".to_owned(),
             compress: vec![Coding::Gzip, Coding::Brotli, Coding::Zstd],
+            https_redirect: false,
             access_log: None,
             rules: Vec::new(),
         };
@@ -231,7 +236,7 @@ mod tests {
     #[test]
     fn every_key_is_read() {
         let text = "[[site]]\nname = [\"a.example\", \"*.b.example\"]\nroot = \"www\"\nindex = [\"a.html\", \"b.html\"]\nlisting = true\n\
-                    hidden = []\nsymlinks = \"any\"\ncharset = \"\"\ncompress = [\"zstd\", \"gzip\"]\nerror_pages = { 404 = \"/404.html\", 500 = \"/e/500\" }\naccess_log = \"b.log\"\nlisten = [\"[::1]:80\", \"unix:/run/b\"]\n\
+                    hidden = []\nsymlinks = \"any\"\ncharset = \"\"\ncompress = [\"zstd\", \"gzip\"]\nhttps_redirect = true\nerror_pages = { 404 = \"/404.html\", 500 = \"/e/500\" }\naccess_log = \"b.log\"\nlisten = [\"[::1]:80\", \"unix:/run/b\"]\n\
                     [[site]]\nname = \"b\"\nroot = \"../www\"\nsymlinks = \"never\"\n";
         let expected = Site {
             name: vec!["a.example".to_owned(), "*.b.example".to_owned()],
@@ -245,6 +250,7 @@ mod tests {
             error_pages: vec![(404, "/404.html".to_owned()), (500, "/e/500".to_owned())],
             charset: String::new(),
             compress: vec![Coding::Zstd, Coding::Gzip],
+            https_redirect: true,
             access_log: Some(LogTarget::File("/etc/anchorite/b.log".into())),
             rules: Vec::new(),
         };

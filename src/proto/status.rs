@@ -16,6 +16,7 @@ impl Status {
     pub const MOVED_PERMANENTLY: Status = Status(301);
     pub const FOUND: Status = Status(302);
     pub const NOT_MODIFIED: Status = Status(304);
+    pub const PERMANENT_REDIRECT: Status = Status(308);
     pub const BAD_REQUEST: Status = Status(400);
     pub const FORBIDDEN: Status = Status(403);
     pub const NOT_FOUND: Status = Status(404);
@@ -142,6 +143,7 @@ mod tests {
             Status::PARTIAL_CONTENT,
             Status::MOVED_PERMANENTLY,
             Status::NOT_MODIFIED,
+            Status::PERMANENT_REDIRECT,
             Status::BAD_REQUEST,
             Status::FORBIDDEN,
             Status::NOT_FOUND,

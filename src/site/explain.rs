@@ -69,7 +69,7 @@ pub fn explain<F>(
         event_line(event, note, sites, site, facts)
     }));
     let outcome = outcome.without_file();
-    lines.push(outcome_line(sites, &plan, facts, outcome));
+    lines.push(outcome_line(sites, site, &plan, facts, outcome));
     lines.extend(change_lines(&plan));
     Explanation { site: number, outcome, lines }
 }
@@ -229,6 +229,7 @@ fn event_line(event: &Event, note: Option<String>, sites: &Sites, site: &Compile
                 None => line,
             }
         }
+        Event::Plain => Line::new("plain", "the request is plain, and \"https_redirect\" sends it to https".to_owned()),
         Event::Hidden => Line::new("hidden", "a name in the path is hidden by \"hidden\"".to_owned()),
         Event::NamesNoFile => {
             Line::new("nameless", "the path names no file: a segment of it holds a slash, or may not be put into a name".to_owned())
@@ -236,7 +237,7 @@ fn event_line(event: &Event, note: Option<String>, sites: &Sites, site: &Compile
     }
 }
 
-fn outcome_line(sites: &Sites, plan: &Plan, facts: &Facts<'_>, outcome: Outcome<()>) -> Line {
+fn outcome_line(sites: &Sites, site: &Compiled, plan: &Plan, facts: &Facts<'_>, outcome: Outcome<()>) -> Line {
     let file = full(sites, plan.lookup());
     let line = |text: String| Line::new("answer", format!("answers {text}"));
     let status = |status: Status| line(status.to_string()).number("status", status.code());
@@ -245,7 +246,7 @@ fn outcome_line(sites: &Sites, plan: &Plan, facts: &Facts<'_>, outcome: Outcome<
         Outcome::Listing => line(format!("with the listing of \"{}\"", shown(&file))).number("status", 200u16).with("listing", file),
         Outcome::Redirect(code) => {
             let mut location = Vec::new();
-            plan.location(facts, &mut location);
+            plan.location(site, facts, &mut location);
             line(format!("{code}, Location: {}", shown(&location))).number("status", code.code()).with("location", location)
         }
         Outcome::Status(code) | Outcome::ErrorPage(code, ()) => status(code),
@@ -281,6 +282,14 @@ fn change_lines(plan: &Plan) -> Vec<Line> {
     }
     if let Some(body) = changes.body {
         lines.push(Line::new("body", format!("takes a body of at most {body} bytes")).number("bytes", body));
+    }
+    if let Some(rate) = changes.rate {
+        lines.push(Line::new("rate", format!("sends at most {rate} bytes a second")).number("rate", rate));
+    }
+    if let Some(codings) = &changes.compress {
+        let names: Vec<&str> = codings.iter().map(|coding| coding.name()).collect();
+        let text = if names.is_empty() { "is not encoded".to_owned() } else { format!("may be encoded with {}", names.join(", ")) };
+        lines.push(Line::new("compress", text).with("compress", names.join(" ")));
     }
     lines
 }

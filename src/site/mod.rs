@@ -8,6 +8,7 @@
 pub mod error_page;
 pub mod explain;
 pub mod facts;
+mod https;
 pub mod listing;
 pub mod log_format;
 pub mod look;
@@ -178,6 +179,7 @@ pub(crate) mod tests {
             error_pages: Vec::new(),
             charset: "utf-8".into(),
             compress: crate::config::Coding::ALL.to_vec(),
+            https_redirect: false,
             access_log: None,
             rules: Vec::new(),
         }

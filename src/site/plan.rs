@@ -8,6 +8,7 @@ pub use super::lookup::{Lookup, RootRef};
 
 use super::Compiled;
 use super::facts::Facts;
+use super::https;
 use super::listing::is_hidden;
 use super::lookup::{Question, Stands};
 use super::rules::{Lent, Next, ResponseChanges, Run};
@@ -80,6 +81,8 @@ pub struct Plan {
     state: State,
     /// `None`: the site has no rules.
     run: Option<Box<Run>>,
+    /// A plain request is sent to https.
+    to_https: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -111,6 +114,14 @@ impl Plan {
     pub fn begin_traced<F>(&mut self, site: &Compiled, facts: &Facts<'_>, trace: &mut impl Trace) -> Step<F> {
         self.state = State::Idle;
         self.run = None;
+        self.to_https = https::redirects(&site.site, facts);
+        if self.to_https {
+            trace.record(|| Event::Plain);
+            return match https::status(&site.site, facts) {
+                Ok(code) => self.done(Outcome::Redirect(code)),
+                Err(code) => self.end(code),
+            };
+        }
         if site.has_rules() {
             self.run = Some(Box::new(Run::new(&site.rules, facts)));
             return self.run_rules(site, facts, trace);
@@ -189,7 +200,8 @@ impl Plan {
 
     /// What the rules that ran change in the response, whatever it is.
     pub fn changes(&self) -> &ResponseChanges {
-        const NONE: &ResponseChanges = &ResponseChanges { headers: Vec::new(), expires: None::<Duration>, body: None, compress: None };
+        const NONE: &ResponseChanges =
+            &ResponseChanges { headers: Vec::new(), expires: None::<Duration>, body: None, compress: None, rate: None };
         self.run.as_ref().map_or(NONE, |run| &run.changes)
     }
 
@@ -211,7 +223,10 @@ impl Plan {
     /// Appends the target of [`Outcome::Redirect`]: that of a rule, else the path with a slash at its end, and the query. The latter is
     /// path-only, so that the scheme and the host before a proxy stay, and begins with exactly one slash, so that it never names another
     /// host.
-    pub fn location(&self, facts: &Facts<'_>, out: &mut Vec<u8>) {
+    pub fn location(&self, site: &Compiled, facts: &Facts<'_>, out: &mut Vec<u8>) {
+        if self.to_https {
+            return https::location(&site.site, facts, out);
+        }
         if let Some(run) = self.run.as_ref().filter(|run| !run.location.is_empty()) {
             out.extend_from_slice(&run.location);
             return;

@@ -29,6 +29,8 @@ pub enum Event {
     Asked { root: RootRef, path: Vec<u8> },
     /// The disk answered.
     Answered(Answered),
+    /// The request came plain, where `https_redirect` is on.
+    Plain,
     /// A segment of the path looked up is hidden.
     Hidden,
     /// A segment of the path holds an encoded slash, or what a capture stands for may not be put into a directory's name.

@@ -8,6 +8,7 @@ use super::clock::Clock;
 use super::counters::Counters;
 use super::files::{self, Files};
 use super::log::{Exchange, Log};
+use super::pace::Pace;
 use super::response::{self, Head, Persistence};
 use super::segment::{Delimiter, Rest, Segment};
 use super::served::{Content, Prepared, Served, Variants};
@@ -163,6 +164,7 @@ impl Service {
         if matches!(request.method, Method::Get | Method::Head)
             && matches!(request.framing, Framing::None | Framing::Length(0))
             && !compiled.has_rules()
+            && !compiled.site.https_redirect
             && self.path.names_file()
             && let Some(file) = self.files.fresh(site, self.path.bytes(), self.clock.now)
         {
@@ -295,7 +297,7 @@ impl Service {
             Outcome::Redirect(status) => {
                 let mut location = Vec::new();
                 let id = hexadecimal(incoming.visit.id);
-                plan.location(&facts(incoming, &self.path, &id), &mut location);
+                plan.location(self.sites.compiled(site), &facts(incoming, &self.path, &id), &mut location);
                 self.page(incoming, site, status, &[("Location", &location)])
             }
             Outcome::Respond(status) => match plan.body() {
@@ -445,29 +447,36 @@ impl Service {
             response::change(&mut self.out, self.start, &self.changes, &self.clock);
         }
         let persistence = incoming.persistence;
+        let pace = self.changes.rate.map(|rate| Pace::new(rate, self.clock.now));
         let whole = |bytes: u64| (bytes, Answered::Response { persistence, rest: None });
         let line = || Line { head: incoming.head.to_vec(), site, visit: incoming.visit, status };
         let (bytes, answered) = match body {
             _ if incoming.request.method == Method::Head => whole(0),
             Body::None => whole(0),
+            Body::Bytes(bytes) if self.changes.rate.is_some() => {
+                let rest = Rest::new(Segment::bytes(bytes.to_vec()), VecDeque::new(), line()).at_pace(pace);
+                return Answered::Response { persistence, rest: Some(Box::new(rest)) };
+            }
             Body::Bytes(bytes) => {
                 self.out.extend_from_slice(bytes);
                 whole(count(bytes))
             }
             Body::File { file, offset, length } => match &file.content {
-                Content::Memory(bytes) if length <= COPY_MAX => {
+                Content::Memory(bytes) if length <= COPY_MAX && self.changes.rate.is_none() => {
                     let range = usize::try_from(offset).unwrap_or(usize::MAX)..usize::try_from(offset + length).unwrap_or(usize::MAX);
                     self.out.extend_from_slice(bytes.get(range).unwrap_or_default());
                     whole(length)
                 }
                 Content::Memory(_) | Content::Open(_) => {
-                    let rest = Rest::new(Segment::File { file, offset, remaining: length }, VecDeque::new(), line());
+                    let rest = Rest::new(Segment::File { file, offset, remaining: length }, VecDeque::new(), line()).at_pace(pace);
                     return Answered::Response { persistence, rest: Some(Box::new(rest)) };
                 }
             },
             Body::Segments(mut segments) => match segments.pop_front() {
                 None => whole(0),
-                Some(first) => return Answered::Response { persistence, rest: Some(Box::new(Rest::new(first, segments, line()))) },
+                Some(first) => {
+                    return Answered::Response { persistence, rest: Some(Box::new(Rest::new(first, segments, line()).at_pace(pace))) };
+                }
             },
         };
         self.write_line(Some(incoming.request), Some(site), incoming.visit, incoming.request.line, status, bytes);

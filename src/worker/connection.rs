@@ -44,6 +44,8 @@ pub(super) struct Connection {
     pub(super) deadline: u64,
     /// When the event loop was last asked to be reminded.
     pub(super) reminder: u64,
+    /// When a response with a rate goes on.
+    pub(super) wake: u64,
     pub(super) registered: bool,
     /// Whether it stands in the queue of those that have more to do.
     pub(super) queued: bool,
@@ -138,6 +140,7 @@ impl Connection {
             waiting: Waiting::Head,
             deadline,
             reminder: u64::MAX,
+            wake: u64::MAX,
             registered: false,
             queued: false,
             gauge: Gauge::Reading,
@@ -460,7 +463,8 @@ impl Connection {
 
     /// Sends what was made and what waits, the content behind it included.
     fn flush(&mut self, service: &mut Service) -> io::Result<Flushed> {
-        let sent = self.outgoing.send(&self.socket, &mut service.out)?;
+        let sent = self.outgoing.send(&self.socket, &mut service.out, service.clock.now)?;
+        self.wake = if let Sent::Paused { until, .. } = sent { until } else { u64::MAX };
         let (before, held) = (self.held, self.outgoing.held());
         self.held = held;
         service.held = service.held.saturating_sub(before) + held;
@@ -476,8 +480,10 @@ impl Connection {
             }
             // Slow readers hold memory together; when it is too much, who would hold more is dropped.
             Sent::Blocked { .. } if held > before && service.held > HELD_MAX => Ok(Flushed::Stopped(Fate::Close)),
-            Sent::Blocked { moved } | Sent::Wait { moved } if !moved && self.waiting == Waiting::Room => Ok(Flushed::Stopped(Fate::Keep)),
-            Sent::Blocked { .. } | Sent::Wait { .. } => Ok(self.wait_for_room(service, Fate::Keep)),
+            Sent::Blocked { moved } | Sent::Wait { moved } | Sent::Paused { moved, .. } if !moved && self.waiting == Waiting::Room => {
+                Ok(Flushed::Stopped(Fate::Keep))
+            }
+            Sent::Blocked { .. } | Sent::Wait { .. } | Sent::Paused { .. } => Ok(self.wait_for_room(service, Fate::Keep)),
             Sent::Turn => Ok(self.wait_for_room(service, Fate::Again)),
             Sent::Short => Ok(Flushed::Stopped(Fate::Close)),
         }

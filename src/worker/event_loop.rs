@@ -419,9 +419,10 @@ impl Worker {
             }
             connection.registered = true;
         }
-        if connection.deadline < connection.reminder {
-            connection.reminder = connection.deadline;
-            self.wheel.remind(token, connection.deadline);
+        let next = connection.deadline.min(connection.wake);
+        if next < connection.reminder {
+            connection.reminder = next;
+            self.wheel.remind(token, next);
         }
     }
 
@@ -438,8 +439,12 @@ impl Worker {
             return self.settle(index, token, fate);
         }
         if connection.reminder <= now {
-            connection.reminder = connection.deadline;
-            self.wheel.remind(token, connection.deadline);
+            connection.reminder = u64::MAX;
+            if connection.wake <= now {
+                return self.drive(token);
+            }
+            connection.reminder = connection.deadline.min(connection.wake);
+            self.wheel.remind(token, connection.reminder);
         }
     }
 

@@ -7,6 +7,7 @@
 //! that list a directory, `files` looks up and caches, `served` is one file and its encoded forms, `encoding` which of them is sent,
 //! `encoder` makes them, `outgoing` what one has to send, `segment` what follows a head, `response` writes heads, `log` batches
 //! lines, `timer` and `clock` keep time; `clients` counts who has how many connections, and `admission` lets them in or not.
+//! `pace` says how fast a response may go.
 
 #![forbid(unsafe_code)]
 
@@ -27,6 +28,7 @@ mod files;
 mod listing;
 mod log;
 mod outgoing;
+mod pace;
 mod page;
 mod parts;
 mod response;

@@ -27,6 +27,8 @@ pub(super) enum Sent {
     Turn,
     /// What comes next is not there yet; whether anything was sent before. Whoever brings it drives the connection.
     Wait { moved: bool },
+    /// The response has a rate, and no more of it may be sent before that moment; whether anything was sent before.
+    Paused { until: u64, moved: bool },
     /// The file has become shorter, or a producer failed: what was promised cannot be sent, and only the end of the connection tells.
     Short,
 }
@@ -66,14 +68,14 @@ impl Outgoing {
     ///
     /// # Errors
     /// The errno of write(2), writev(2), send(2) or sendfile(2) when the client is gone.
-    pub(super) fn send(&mut self, socket: &OwnedFd, made: &mut Vec<u8>) -> io::Result<Sent> {
+    pub(super) fn send(&mut self, socket: &OwnedFd, made: &mut Vec<u8>, now: u64) -> io::Result<Sent> {
         let mut moved = false;
         if !self.bytes.is_empty() {
             self.bytes.append(made);
         }
         let waiting = if self.bytes.is_empty() { made.as_slice() } else { self.bytes.get(self.sent..).unwrap_or_default() };
         if !waiting.is_empty() {
-            let sent = send_head(socket, waiting, self.rest.as_deref_mut())?;
+            let sent = send_head(socket, waiting, self.rest.as_deref_mut(), now)?;
             moved = sent > 0;
             let left = waiting.get(sent..).unwrap_or_default();
             if !left.is_empty() {
@@ -89,15 +91,15 @@ impl Outgoing {
         made.clear();
         self.bytes = Vec::new();
         self.sent = 0;
-        self.send_rest(socket, moved)
+        self.send_rest(socket, moved, now)
     }
 
-    fn send_rest(&mut self, socket: &OwnedFd, mut moved: bool) -> io::Result<Sent> {
+    fn send_rest(&mut self, socket: &OwnedFd, mut moved: bool, now: u64) -> io::Result<Sent> {
         let Some(rest) = self.rest.as_mut() else {
             return Ok(Sent::All(None));
         };
         for _ in 0..TURNS {
-            match step(socket, rest, moved)? {
+            match step(socket, rest, moved, now)? {
                 Step::Moved => moved = true,
                 Step::Stop(Sent::All(_)) => return Ok(Sent::All(self.rest.take())),
                 Step::Stop(sent) => return Ok(sent),
@@ -108,15 +110,18 @@ impl Outgoing {
 }
 
 /// Sends with one call what is ready.
-fn step(socket: &OwnedFd, rest: &mut Rest, moved: bool) -> io::Result<Step> {
-    let more = rest.more_at_once();
+fn step(socket: &OwnedFd, rest: &mut Rest, moved: bool, now: u64) -> io::Result<Step> {
+    let (more, allowed) = (rest.more_at_once(), rest.allowed(now));
+    if allowed == 0 && !rest.is_done() {
+        return Ok(Step::Stop(Sent::Paused { until: rest.next(), moved }));
+    }
     let Ok(ready) = rest.ready() else {
         return Ok(Step::Stop(Sent::Short));
     };
     let result = match ready {
-        Ready::Memory(bytes) if more => socket::send_more(socket, bytes).map(count),
-        Ready::Memory(bytes) => socket::send(socket, bytes).map(count),
-        Ready::File { file, offset, length } => socket::send_file(socket, file.as_fd(), offset, length),
+        Ready::Memory(bytes) if more => socket::send_more(socket, first(bytes, allowed)).map(count),
+        Ready::Memory(bytes) => socket::send(socket, first(bytes, allowed)).map(count),
+        Ready::File { file, offset, length } => socket::send_file(socket, file.as_fd(), offset, length.min(allowed)),
         Ready::Turn => return Ok(Step::Stop(Sent::Turn)),
         Ready::Wait => return Ok(Step::Stop(Sent::Wait { moved })),
         Ready::End => return Ok(Step::Stop(Sent::All(None))),
@@ -134,15 +139,16 @@ fn step(socket: &OwnedFd, rest: &mut Rest, moved: bool) -> io::Result<Step> {
 }
 
 /// Sends a head with as much of what follows as one call takes; how much of the head was sent.
-fn send_head(socket: &OwnedFd, head: &[u8], rest: Option<&mut Rest>) -> io::Result<usize> {
+fn send_head(socket: &OwnedFd, head: &[u8], rest: Option<&mut Rest>, now: u64) -> io::Result<usize> {
     let Some(rest) = rest else {
         return or_none(socket::send(socket, head));
     };
+    let allowed = rest.allowed(now);
     match rest.ready() {
         // Held back until the first bytes of the file come, to leave in one segment with them.
         Ok(Ready::File { .. }) => or_none(socket::send_more(socket, head)),
         Ok(Ready::Memory(bytes)) => {
-            let sent = or_none(socket::send_both(socket, head, bytes))?;
+            let sent = or_none(socket::send_both(socket, head, first(bytes, allowed)))?;
             rest.advance(count(sent.saturating_sub(head.len())));
             Ok(sent.min(head.len()))
         }
@@ -157,6 +163,11 @@ fn or_none(result: io::Result<usize>) -> io::Result<usize> {
         Err(fault) if matches!(fault.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => Ok(0),
         result => result,
     }
+}
+
+/// As many bytes as may be sent.
+fn first(bytes: &[u8], allowed: u64) -> &[u8] {
+    bytes.get(..usize::try_from(allowed).unwrap_or(usize::MAX)).unwrap_or(bytes)
 }
 
 fn count(bytes: usize) -> u64 {
@@ -210,7 +221,7 @@ mod tests {
         let (ours, mut theirs) = pair();
         let mut received = Vec::new();
         loop {
-            let sent = outgoing.send(&ours, &mut head).unwrap();
+            let sent = outgoing.send(&ours, &mut head, 0).unwrap();
             assert!(outgoing.held() <= most_held, "{} held", outgoing.held());
             let mut buffer = vec![0; 1 << 20];
             while let Ok(count) = theirs.read(&mut buffer) {
@@ -219,7 +230,7 @@ mod tests {
             match sent {
                 Sent::All(rest) => return (received, "all", rest.map_or(0, |rest| rest.sent)),
                 Sent::Short => return (received, "short", outgoing.abandon().map_or(0, |rest| rest.sent)),
-                Sent::Blocked { .. } | Sent::Turn | Sent::Wait { .. } => {}
+                Sent::Blocked { .. } | Sent::Turn | Sent::Wait { .. } | Sent::Paused { .. } => {}
             }
         }
     }

@@ -3,6 +3,7 @@
 //! Runs in the worker; makes no system call. A stream is asked for more only when everything it gave before is sent, so that a
 //! slow client holds one piece of it.
 
+use super::pace::Pace;
 use super::served::{Content, Served};
 use super::visit::Line;
 use std::collections::VecDeque;
@@ -75,6 +76,8 @@ pub(super) struct Rest {
     pub(super) line: Line,
     /// Bytes of content that were sent, without the framing of chunks.
     pub(super) sent: u64,
+    /// `None`: as fast as the client takes it.
+    pace: Option<Pace>,
 }
 
 /// Content that is made while it is sent.
@@ -91,7 +94,22 @@ pub(super) struct Stream {
 
 impl Rest {
     pub(super) fn new(first: Segment, following: VecDeque<Segment>, line: Line) -> Rest {
-        Rest { current: first, following, line, sent: 0 }
+        Rest { current: first, following, line, sent: 0, pace: None }
+    }
+
+    /// The same at a pace.
+    pub(super) fn at_pace(self, pace: Option<Pace>) -> Rest {
+        Rest { pace, ..self }
+    }
+
+    /// Bytes that may be sent now.
+    pub(super) fn allowed(&mut self, now: u64) -> u64 {
+        self.pace.as_mut().map_or(u64::MAX, |pace| pace.allowed(now))
+    }
+
+    /// When some may be sent again, where none may.
+    pub(super) fn next(&self) -> u64 {
+        self.pace.map_or(0, |pace| pace.next())
     }
 
     /// What can be sent now. A producer is asked for it when nothing is left of its last piece.
@@ -128,6 +146,9 @@ impl Rest {
     /// Notes that so many bytes of what was ready were sent.
     pub(super) fn advance(&mut self, bytes: u64) {
         self.sent += self.current.advance(bytes);
+        if let Some(pace) = &mut self.pace {
+            pace.spend(bytes);
+        }
     }
 
     /// Bytes of memory that only this response needs.

@@ -385,12 +385,14 @@ fn http_1_0_gets_an_encoded_stream_that_ends_with_the_connection() {
 fn the_access_log_counts_what_was_sent() {
     let root = Root::with_index();
     root.file("a.css", css(300_000));
-    let server = Server::run(&Configuration::new().server_also("workers = 1").site(&root.path(), ""));
+    let server =
+        Server::run(&Configuration::new().server_also("workers = 1").log("access = \"stderr\"\nerror = \"stderr\"").site(&root.path(), ""));
     let first = accepting(&server, "/a.css", "gzip");
     assert_eq!(first.field("Transfer-Encoding"), Some("chunked"));
     let second = accepting(&server, "/a.css", "gzip");
     assert_eq!(second.length(), second.body.len() as u64);
     let lines = server.wait_for_access_lines(2);
+    assert_eq!(lines.len(), 2);
     assert!(lines.iter().all(|line| line.bytes == first.body.len() as u64), "{lines:?} {}", first.body.len());
 }
 

@@ -45,6 +45,7 @@ pub(super) struct Changes {
     pub(super) listing: Option<bool>,
     pub(super) index: bool,
     pub(super) compress: Option<Arc<[Coding]>>,
+    pub(super) rate: Option<u64>,
 }
 
 /// A header's value.
@@ -145,6 +146,7 @@ impl Changes {
             listing: changes.listing,
             index: changes.index.is_some(),
             compress: changes.compress.as_deref().map(Arc::from),
+            rate: changes.rate,
         }
     }
 }

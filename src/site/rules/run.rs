@@ -23,6 +23,8 @@ pub struct ResponseChanges {
     pub body: Option<u64>,
     /// The content codings that may be sent, in place of the site's.
     pub compress: Option<Arc<[Coding]>>,
+    /// Bytes per second.
+    pub rate: Option<u64>,
 }
 
 impl ResponseChanges {
@@ -302,6 +304,7 @@ impl Run {
         }
         self.changes.expires = changes.expires.or(self.changes.expires);
         self.changes.body = changes.body.or(self.changes.body);
+        self.changes.rate = changes.rate.or(self.changes.rate);
         if let Some(codings) = &changes.compress {
             self.changes.compress = Some(Arc::clone(codings));
         }

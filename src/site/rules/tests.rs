@@ -148,7 +148,7 @@ fn ask(site: &Site, asked: &Asked) -> Ran {
         Outcome::Listing => format!("list {}", full(&plan)),
         Outcome::Redirect(status) => {
             let mut location = Vec::new();
-            plan.location(&facts, &mut location);
+            plan.location(site, &facts, &mut location);
             format!("{} {}", status.code(), String::from_utf8(location).unwrap())
         }
         Outcome::Status(status) | Outcome::ErrorPage(status, ()) => status.code().to_string(),
