@@ -144,6 +144,7 @@ fn limits(limits: &Limits, out: &mut Writer) {
     duration("keepalive_timeout", limits.keepalive_timeout);
     duration("drain_timeout", limits.drain_timeout);
     out.string("min_rate", &show_rate(limits.min_rate));
+    out.string("requests", &limits.requests.map_or(String::new(), |rate| rate.to_string()));
     out.raw("keepalive_requests", &limits.keepalive_requests.to_string());
 }
 
@@ -214,6 +215,9 @@ fn changes(changes: &Changes, out: &mut Writer) {
     out.some("deny", &changes.deny);
     if let Some(body) = changes.body {
         out.string("body", &show_size(body));
+    }
+    if let Some(requests) = changes.requests {
+        out.string("requests", &requests.to_string());
     }
     if let Some(listing) = changes.listing {
         out.raw("listing", &listing.to_string());
@@ -347,7 +351,7 @@ mod tests {
         "",
         "header = { B = \"\", A = \"{{}}{host}\\t?\" }",
         "expires = \"1500ms\"\nallow = \"::1\"\ndeny = \"127.0.0.1\"",
-        "body = \"0\"\nlisting = true\nindex = []",
+        "body = \"0\"\nrequests = \"5/m\"\nlisting = true\nindex = []",
         "body = \"1025\"\nlisting = false\nindex = [\"a b\"]",
     ];
     const ACTS: [&str; 12] = [

@@ -1,8 +1,8 @@
 //! `[limits]`: read and checked. Does no I/O.
 
-use super::Limits;
 use super::diagnostic::Faults;
 use super::document::Table;
+use super::{Limits, requests};
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
@@ -18,8 +18,10 @@ pub(super) fn read(table: &Table<'_>, faults: &mut Faults<'_>) -> Limits {
     let header_bytes = size("header_bytes", HEADER_BYTES, default.header_bytes);
     let body = table.item("body", faults).and_then(|item| item.large_size(BODY, faults)).unwrap_or(default.body);
     let min_rate = table.item("min_rate", faults).and_then(|item| item.rate(MIN_RATE, faults)).unwrap_or(default.min_rate);
+    let requests = table.item("requests", faults).and_then(|item| requests::read(&item, faults)).flatten();
     let mut duration = |key, range, default| table.item(key, faults).and_then(|item| item.duration(range, faults)).unwrap_or(default);
     Limits {
+        requests,
         connections,
         connections_per_client,
         request_line,
@@ -51,6 +53,7 @@ pub(super) fn default() -> Limits {
         keepalive_timeout: Duration::from_secs(15),
         keepalive_requests: 10_000,
         drain_timeout: Duration::from_secs(600),
+        requests: None,
     }
 }
 
@@ -85,7 +88,7 @@ mod tests {
     fn the_defaults_are_those_of_the_manual() {
         let text = "[limits]\nconnections = 10000\nconnections_per_client = 200\nrequest_line = \"8KiB\"\nheader_bytes = \"32KiB\"\nheader_count = 100\n\
                     body = \"16MiB\"\n                    header_timeout = \"10s\"\nbody_timeout = \"30s\"\nmin_rate = \"240B/s\"\nwrite_timeout = \"60s\"\nkeepalive_timeout = \"15s\"\nkeepalive_requests = 10000\n\
-                    drain_timeout = \"10m\"";
+                    drain_timeout = \"10m\"\nrequests = \"\"";
         assert_eq!(with_a_site("").limits, with_a_site(text).limits);
         assert_eq!(with_a_site("[limits]").limits, default());
     }
@@ -94,7 +97,7 @@ mod tests {
     fn every_key_is_read() {
         let text = "[limits]\nconnections = 1\nconnections_per_client = 2\nrequest_line = \"2KiB\"\nheader_bytes = \"3000\"\nheader_count = 4\n\
                     body = \"5KiB\"\n                    header_timeout = \"5s\"\nbody_timeout = \"9s\"\nmin_rate = \"2KiB/s\"\nwrite_timeout = \"6m\"\nkeepalive_timeout = \"700ms\"\nkeepalive_requests = 8\n\
-                    drain_timeout = \"0s\"";
+                    drain_timeout = \"0s\"\nrequests = \"9/s burst 10\"";
         let expected = Limits {
             connections: 1,
             connections_per_client: 2,
@@ -109,6 +112,7 @@ mod tests {
             keepalive_timeout: Duration::from_millis(700),
             keepalive_requests: 8,
             drain_timeout: Duration::ZERO,
+            requests: Some(super::super::RequestRate { requests: 9, period: Duration::from_secs(1), burst: 10 }),
         };
         assert_eq!(with_a_site(text).limits, expected);
     }

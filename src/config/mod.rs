@@ -32,6 +32,7 @@ mod quantity;
 mod read;
 mod redirect;
 mod regex;
+mod requests;
 mod rule;
 mod rules;
 mod segments;
@@ -52,6 +53,7 @@ pub use log_table::{LogNumbers, NUMBERS_MAX, SYSLOG};
 pub use names::known_keys;
 pub use read::{load, parse, serve};
 pub use regex::compile as compile_regex;
+pub use rule::RequestRate;
 pub use rule::{Act, Changes, Directory, Exists, LogFormat, Matchers, Network, Page, Part, Respond, Rule, RulePlace, Template, Variable};
 pub use setting::{Setting, diagnose};
 pub use slice::{LogSlice, SliceError, WorkerSlice, decode, encode};
@@ -167,6 +169,8 @@ pub struct Limits {
     pub keepalive_requests: u32,
     /// How long transfers may take to finish when the service stops with QUIT.
     pub drain_timeout: Duration,
+    /// Requests of one client; beyond: 429.
+    pub requests: Option<RequestRate>,
 }
 
 impl Limits {

@@ -53,8 +53,9 @@ pub(super) const LIMITS: Names = Names {
         "keepalive_timeout",
         "keepalive_requests",
         "drain_timeout",
+        "requests",
     ],
-    planned: &["requests"],
+    planned: &[],
 };
 
 pub(super) const SITE: Names = Names {
@@ -108,6 +109,7 @@ pub(super) const RULE: Names = Names {
         "allow",
         "deny",
         "body",
+        "requests",
         "listing",
         "index",
         "compress",
@@ -121,7 +123,7 @@ pub(super) const RULE: Names = Names {
         "respond",
         "respond_body",
     ],
-    planned: &["backend", "cgi", "auth", "requests", "cache", "check"],
+    planned: &["backend", "cgi", "auth", "cache", "check"],
 };
 
 /// Every table that this version reads.
@@ -298,7 +300,6 @@ mod tests {
 
     #[test]
     fn what_is_planned_here_and_known_elsewhere_says_so() {
-        assert_eq!(explained(&LIMITS, "requests"), r#""requests" is not supported by this version, "#);
         assert_eq!(explained(&SITE, "hsts"), r#""hsts" is not supported by this version, "#);
         assert_eq!(
             explained(&SERVER, "tls_listne"),

@@ -157,6 +157,7 @@ write_timeout = "30s"
 keepalive_timeout = "1m"
 keepalive_requests = 100
 drain_timeout = "1h"
+requests = "20/s burst 40"
 
 [[site]]
 name = ["example.org", "*.example.org"]
@@ -184,6 +185,7 @@ expires = "30d"
 allow = "127.0.0.1"
 deny = ["0.0.0.0/0"]
 body = "1GiB"
+requests = "5/m"
 listing = false
 index = ["a", "b"]
 compress = []

@@ -54,6 +54,14 @@ pub struct Network {
     pub bits: u8,
 }
 
+/// How often a client may ask: `requests` in each `period` for long, `burst` at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct RequestRate {
+    pub requests: u32,
+    pub period: Duration,
+    pub burst: u32,
+}
+
 /// What a rule changes in the handling of a request; changes of several rules add up.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Changes {
@@ -65,6 +73,8 @@ pub struct Changes {
     pub deny: Vec<Network>,
     /// Bytes of a request body.
     pub body: Option<u64>,
+    /// Of each client, for what the rule matches; beyond: 429.
+    pub requests: Option<RequestRate>,
     pub listing: Option<bool>,
     pub index: Option<Vec<String>>,
     /// As the site's.

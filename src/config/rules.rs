@@ -9,7 +9,7 @@ use super::limits::BODY;
 use super::mime::is_token;
 use super::patterns::Patterns;
 use super::template::{self, Captures, Purpose};
-use super::{Changes, Exists, Matchers, Rule, RulePlace, Template, compress, names, network, regex, segments};
+use super::{Changes, Exists, Matchers, Rule, RulePlace, Template, compress, names, network, regex, requests, segments};
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -55,6 +55,7 @@ fn read_changes(table: &Table<'_>, captures: &Captures, faults: &mut Faults<'_>)
         allow: networks(table, "allow", faults),
         deny: networks(table, "deny", faults),
         body: table.item("body", faults).and_then(|item| item.large_size(BODY, faults)),
+        requests: table.item("requests", faults).and_then(|item| requests::read(&item, faults)).flatten(),
         listing: table.item("listing", faults).and_then(|item| item.boolean(faults)),
         index: index.map(|item| segments::read_index(&item, faults)),
         compress: table.item("compress", faults).map(|item| compress::read(&item, faults)),
@@ -315,7 +316,7 @@ mod tests {
     #[test]
     fn every_change_is_read() {
         let text = "header = { X-B = \"a {host}\", A = \"\" }\nexpires = \"30d\"\nallow = [\"::1\", \"10.0.0.0/8\"]\ndeny = \"0.0.0.0/0\"\n\
-                    body = \"1TiB\"\nlisting = true\nindex = []";
+                    body = \"1TiB\"\nrequests = \"5/m burst 2\"\nlisting = true\nindex = []";
         let changes = rule(text).changes;
         let headers: Vec<(&str, String)> = changes.header.iter().map(|(name, value)| (name.as_str(), value.to_string())).collect();
         assert_eq!(headers, [("X-B", "a {host}".to_owned()), ("A", String::new())]);
@@ -323,6 +324,7 @@ mod tests {
         let shown = |networks: &[super::super::Network]| networks.iter().map(ToString::to_string).collect::<Vec<_>>();
         assert_eq!(shown(&changes.allow), ["::1/128", "10.0.0.0/8"]);
         assert_eq!(shown(&changes.deny), ["0.0.0.0/0"]);
+        assert_eq!(changes.requests.map(|rate| rate.to_string()).as_deref(), Some("5/m burst 2"));
         assert_eq!((changes.body, changes.listing, changes.index), (Some(1 << 40), Some(true), Some(Vec::new())));
         assert_eq!(rule("").matchers, Matchers::default());
     }

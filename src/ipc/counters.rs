@@ -19,6 +19,7 @@ pub enum Counter {
     ClientConnections,
     Penalised,
     Uncounted,
+    TooManyRequests,
 }
 
 /// How many connections are in a state now.
@@ -37,7 +38,7 @@ pub struct Totals {
 }
 
 impl Counter {
-    pub const ALL: [Counter; 14] = [
+    pub const ALL: [Counter; 15] = [
         Counter::Accepted,
         Counter::Requests,
         Counter::BytesSent,
@@ -52,6 +53,7 @@ impl Counter {
         Counter::ClientConnections,
         Counter::Penalised,
         Counter::Uncounted,
+        Counter::TooManyRequests,
     ];
 
     /// The name in `status --json`, which with a prefix is the one in Prometheus' text format.
@@ -71,6 +73,7 @@ impl Counter {
             Counter::ClientConnections => "client_connection_limit_hits",
             Counter::Penalised => "penalty_refusals",
             Counter::Uncounted => "clients_uncounted",
+            Counter::TooManyRequests => "request_limit_hits",
         }
     }
 
@@ -91,6 +94,7 @@ impl Counter {
             Counter::ClientConnections => "Connections closed because their client had too many",
             Counter::Penalised => "Refused because a request of the client ended a worker",
             Counter::Uncounted => "Let in without a limit because the table of clients was full",
+            Counter::TooManyRequests => "Requests answered 429 because their client sent too many",
         }
     }
 
@@ -169,7 +173,7 @@ mod tests {
         for (value, counter) in (1..).zip(Counter::ALL) {
             totals.add(counter, value);
         }
-        assert_eq!(totals.counters.to_vec(), (1..=14).collect::<Vec<u64>>());
+        assert_eq!(totals.counters.to_vec(), (1..=15).collect::<Vec<u64>>());
         let names: std::collections::BTreeSet<&str> = Counter::ALL.iter().map(|counter| counter.name()).collect();
         assert_eq!(names.len(), Counter::ALL.len());
         assert!(totals.prometheus().contains("\nanchorite_requests_total 2\n"));

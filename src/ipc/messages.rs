@@ -28,12 +28,22 @@ pub enum ToWorker {
     Log,
     /// Report the counters.
     Report,
-    /// The worker of this number has died at this moment (monotonic milliseconds, never twice the same); `crashed`: by its own fault, not
-    /// ended by somebody.
-    Gone { worker: u16, moment: u64, crashed: bool },
+    /// The worker of this number has died at this moment (monotonic milliseconds, never twice the same).
+    Gone { worker: u16, moment: u64, death: Death },
     /// Accept no more; finish what runs within this time, then exit. Without `idle`, connections that wait for a next request
     /// may still send it, and are closed behind its response: a newer generation serves, and no client should see a reset.
     Stop { grace_ms: u32, idle: bool },
+}
+
+/// How a worker ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Death {
+    /// As it was told to, with everything put in order.
+    Orderly,
+    /// By somebody, or by an error that it noticed.
+    Ended,
+    /// By a fault of its own: a signal for what it did, or a panic.
+    Fault,
 }
 
 /// From `parent` to `log`.
@@ -85,8 +95,8 @@ impl Message for ToWorker {
             ToWorker::Listen { count } => packet.extend([1, *count]),
             ToWorker::Log => packet.push(2),
             ToWorker::Report => packet.push(4),
-            ToWorker::Gone { worker, moment, crashed } => {
-                packet.extend([5, u8::from(*crashed)]);
+            ToWorker::Gone { worker, moment, death } => {
+                packet.extend([5, *death as u8]);
                 packet.extend(worker.to_le_bytes());
                 packet.extend(moment.to_le_bytes());
             }
@@ -102,10 +112,10 @@ impl Message for ToWorker {
             [1, count] if count > 0 => Some(ToWorker::Listen { count }),
             [2] => Some(ToWorker::Log),
             [4] => Some(ToWorker::Report),
-            [5, crashed @ 0..=1, a, b, ref moment @ ..] => Some(ToWorker::Gone {
+            [5, death @ 0..=2, a, b, ref moment @ ..] => Some(ToWorker::Gone {
                 worker: u16::from_le_bytes([a, b]),
                 moment: u64::from_le_bytes(moment.try_into().ok()?),
-                crashed: crashed == 1,
+                death: [Death::Orderly, Death::Ended, Death::Fault].into_iter().nth(death.into())?,
             }),
             [3, idle @ 0..=1, a, b, c, d] => Some(ToWorker::Stop { grace_ms: u32::from_le_bytes([a, b, c, d]), idle: idle == 1 }),
             _ => None,
@@ -286,7 +296,8 @@ mod tests {
             ToWorker::Listen { count: 3 },
             ToWorker::Log,
             ToWorker::Report,
-            ToWorker::Gone { worker: 300, moment: u64::MAX - 1, crashed: true },
+            ToWorker::Gone { worker: 300, moment: u64::MAX - 1, death: Death::Fault },
+            ToWorker::Gone { worker: 0, moment: 1, death: Death::Orderly },
             ToWorker::Stop { grace_ms: 70_000, idle: true },
         ]);
         round_trip(&[

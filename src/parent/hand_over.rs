@@ -5,7 +5,7 @@ use super::slot::Slot;
 use super::supervise::{LOG, Place, Supervisor};
 use crate::config::Level;
 use crate::ipc::Channel;
-use crate::ipc::messages::{ToLog, ToWorker};
+use crate::ipc::messages::{Death, ToLog, ToWorker};
 use crate::role::Role;
 use crate::sys::{clock, socket};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -134,9 +134,9 @@ impl Supervisor {
     }
 
     /// Tells every worker that one has died, so that its connections do not stay counted; where none lives, the next one is told.
-    pub(super) fn tell_of_death(&mut self, worker: u16, crashed: bool) {
+    pub(super) fn tell_of_death(&mut self, worker: u16, death: Death) {
         self.last_death = clock::monotonic_ms().max(self.last_death + 1);
-        let message = ToWorker::Gone { worker, moment: self.last_death, crashed };
+        let message = ToWorker::Gone { worker, moment: self.last_death, death };
         let workers = self.slots().filter(|slot| slot.role == Role::Worker && slot.is_serving()).filter_map(|slot| slot.child.as_ref());
         if workers.filter(|child| child.channel.send(&message, &[]).is_ok()).count() == 0 && self.untold.len() < UNTOLD_MAX {
             self.untold.push(message);

@@ -12,7 +12,7 @@ use super::prepare::{Pending, Prepared, Source};
 use super::slot::Slot;
 use crate::config::Level;
 use crate::ipc::control::Order;
-use crate::ipc::messages::{ToLog, ToParent, ToWorker};
+use crate::ipc::messages::{Death, ToLog, ToParent, ToWorker};
 use crate::ipc::{Channel, Received, birth};
 use crate::role::{Layer, Role};
 use crate::sys::clock;
@@ -388,7 +388,12 @@ impl Supervisor {
         let delay = replace.then(|| slot.next_delay(lived));
         slot.next_start = delay.map(|delay| now + delay);
         if role == Role::Worker {
-            self.tell_of_death(number, ended.is_own_fault());
+            let death = match ended {
+                Ended::Exited(0) => Death::Orderly,
+                fault if fault.is_own_fault() => Death::Fault,
+                Ended::Exited(_) | Ended::Signalled(_) => Death::Ended,
+            };
+            self.tell_of_death(number, death);
         }
         if starting {
             return self.fail(place.generation, why);

@@ -11,7 +11,7 @@ use super::legacy::{Found, LeftChild, LeftGeneration, Legacy, Rest};
 use super::slot::Slot;
 use super::supervise::{Place, Supervisor};
 use crate::config::{self, Level};
-use crate::ipc::messages::ToLog;
+use crate::ipc::messages::{Death, ToLog};
 use crate::role::Role;
 use crate::sys::epoll::Interest;
 use crate::sys::kept::Kept;
@@ -182,7 +182,7 @@ impl Supervisor {
             .filter_map(|place| self.slot(place).map(|slot| slot.log_number))
             .collect();
         for worker in numbers {
-            self.tell_of_death(worker, false);
+            self.tell_of_death(worker, Death::Ended);
         }
     }
 }

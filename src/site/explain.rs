@@ -291,6 +291,10 @@ fn change_lines(plan: &Plan) -> Vec<Line> {
         let text = if names.is_empty() { "is not encoded".to_owned() } else { format!("may be encoded with {}", names.join(", ")) };
         lines.push(Line::new("compress", text).with("compress", names.join(" ")));
     }
+    lines.extend(changes.requests.iter().map(|quota| {
+        let rate = quota.rate.to_string();
+        Line::new("requests", format!("takes {rate} requests of each client")).with("rate", rate)
+    }));
     lines
 }
 

@@ -23,7 +23,7 @@ pub mod template;
 pub mod trace;
 
 pub use names::Chosen;
-pub use rules::ResponseChanges;
+pub use rules::{Quota, ResponseChanges};
 
 use crate::config::{Listen, Site};
 use lookup::{Base, RootRef};

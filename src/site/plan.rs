@@ -11,7 +11,7 @@ use super::facts::Facts;
 use super::https;
 use super::listing::is_hidden;
 use super::lookup::{Question, Stands};
-use super::rules::{Lent, Next, ResponseChanges, Run};
+use super::rules::{Lent, Next, Quota, ResponseChanges, Run};
 use super::trace::{Answered, Event, Silent, Trace};
 use crate::config::{Page, Site};
 use crate::proto::head::Method;
@@ -83,6 +83,18 @@ pub struct Plan {
     run: Option<Box<Run>>,
     /// A plain request is sent to https.
     to_https: bool,
+    limits: Limited,
+}
+
+/// How the request stands with the limits of its client.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Limited {
+    /// Those of the rules have not been looked at.
+    #[default]
+    NotYet,
+    Within,
+    /// For so many seconds.
+    Beyond(u64),
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -114,6 +126,7 @@ impl Plan {
     pub fn begin_traced<F>(&mut self, site: &Compiled, facts: &Facts<'_>, trace: &mut impl Trace) -> Step<F> {
         self.state = State::Idle;
         self.run = None;
+        self.limits = Limited::NotYet;
         self.to_https = https::redirects(&site.site, facts);
         if self.to_https {
             trace.record(|| Event::Plain);
@@ -198,10 +211,45 @@ impl Plan {
         Lookup { root: self.question.root, path: &self.question.path }
     }
 
+    /// The request is one too many of its client, which is told to wait for so many seconds: ends with 429, whatever was to be answered.
+    pub fn refuse<F>(&mut self, site: &Compiled, facts: &Facts<'_>, seconds: u64) -> Step<F> {
+        if self.run.is_none() && site.has_rules() {
+            // None of them has run, but the page is looked for as they would.
+            self.run = Some(Box::new(Run::new(&site.rules, facts)));
+        }
+        self.limits = Limited::Beyond(seconds);
+        self.end(Status::TOO_MANY_REQUESTS)
+    }
+
+    /// How long the client is told to wait after [`Plan::refuse`], in seconds.
+    pub fn retry_after(&self) -> Option<u64> {
+        match self.limits {
+            Limited::Beyond(seconds) => Some(seconds),
+            Limited::NotYet | Limited::Within => None,
+        }
+    }
+
+    /// How often a client may ask for this, by the rules that matched; each of them once for a request.
+    pub fn take_quotas(&mut self) -> Vec<Quota> {
+        match (self.limits, &self.run) {
+            (Limited::NotYet, Some(run)) => {
+                self.limits = Limited::Within;
+                run.changes.requests.clone()
+            }
+            (Limited::NotYet | Limited::Within | Limited::Beyond(_), _) => Vec::new(),
+        }
+    }
+
     /// What the rules that ran change in the response, whatever it is.
     pub fn changes(&self) -> &ResponseChanges {
-        const NONE: &ResponseChanges =
-            &ResponseChanges { headers: Vec::new(), expires: None::<Duration>, body: None, compress: None, rate: None };
+        const NONE: &ResponseChanges = &ResponseChanges {
+            headers: Vec::new(),
+            expires: None::<Duration>,
+            body: None,
+            requests: Vec::new(),
+            compress: None,
+            rate: None,
+        };
         self.run.as_ref().map_or(NONE, |run| &run.changes)
     }
 

@@ -3,9 +3,10 @@
 //! Runs in the worker, as a part of [`Service`]; makes no system call but for its log lines, of which there is one a second at most.
 
 use super::answer::Service;
-use super::clients::{Client, Entry, Seat};
-use crate::config::Level;
+use super::clients::{Client, Entry, Seat, Taken};
+use crate::config::{Level, RequestRate};
 use crate::ipc::counters::Counter;
+use crate::ipc::messages::Death;
 use crate::sys::socket::UNIX_PEER;
 use std::net::IpAddr;
 
@@ -48,13 +49,41 @@ impl Service {
         Some(Admitted { client: Some(client), seat })
     }
 
-    /// A worker has died: what it counted is not there any more, and whoever made it crash is refused for a while.
-    pub(super) fn worker_died(&mut self, number: u16, moment: u64, crashed: bool) {
+    /// Takes a request off what its client may send, of all or of what one rule matches; how many seconds it should wait where that was
+    /// used up.
+    pub(super) fn exceeds(&mut self, address: IpAddr, rule: Option<u64>, rate: &RequestRate) -> Option<u64> {
+        // Whoever comes to a socket with a path is no one client.
+        if address == UNIX_PEER {
+            return None;
+        }
+        let client = Client::of(address);
+        match self.clients.take(client, rule, rate, self.clock.now) {
+            Taken::Yes => None,
+            Taken::Uncounted => {
+                self.counters.count(Counter::Uncounted, 1);
+                None
+            }
+            Taken::Wait(milliseconds) => {
+                self.counters.count(Counter::TooManyRequests, 1);
+                let of = if rule.is_some() { " for what a rule matches" } else { "" };
+                self.say_refused(|| format!("client {client} sent more than {rate} requests{of}: 429"));
+                Some(milliseconds.div_ceil(1000).max(1))
+            }
+        }
+    }
+
+    /// A worker has died: what it counted is not there any more, and whoever made it crash is refused for a while. Whether all
+    /// connections have to be counted again.
+    pub(super) fn worker_died(&mut self, number: u16, moment: u64, death: Death) -> bool {
         self.counters.clear_row(number);
-        if let Some((client, length)) = self.clients.worker_died(number, moment, crashed, self.clock.now) {
+        if death == Death::Orderly {
+            return false;
+        }
+        if let Some((client, length)) = self.clients.worker_died(number, moment, death == Death::Fault, self.clock.now) {
             let text = format!("client {client} is refused for {} s: a worker died while it handled a request of it", length / 1000);
             self.log.error(Level::Warning, &text);
         }
+        true
     }
 
     /// One line a second, with the number of those that got none: a flood shall not fill the log.

@@ -159,6 +159,13 @@ impl Service {
         if let Err(reject) = target::parse_into(request.path, &mut self.path) {
             return self.refuse(incoming, site, reject);
         }
+        if let Some(rate) = self.limits.requests
+            && let Some(seconds) = self.exceeds(incoming.visit.client, None, &rate)
+        {
+            let (id, mut plan) = (hexadecimal(incoming.visit.id), Plan::default());
+            let step = plan.refuse(self.sites.compiled(site), &facts(incoming, &self.path, &id), seconds);
+            return self.carry_on(incoming, site, plan, step);
+        }
         let compiled = self.sites.compiled(site);
         // An encoded slash decodes to the same bytes as a path that may be known, and yet names no file.
         if matches!(request.method, Method::Get | Method::Head)
@@ -215,13 +222,19 @@ impl Service {
         self.changes = ResponseChanges::default();
     }
 
-    fn carry_on(&mut self, incoming: &Incoming<'_>, site: usize, plan: Plan, step: Step<Opened>) -> Answered {
+    fn carry_on(&mut self, incoming: &Incoming<'_>, site: usize, mut plan: Plan, step: Step<Opened>) -> Answered {
         let outcome = match step {
             Step::Ask => return Answered::Asks(plan, incoming.persistence),
             Step::Done(outcome) => outcome,
         };
         if plan.changes() != &self.changes {
             self.changes = plan.changes().clone();
+        }
+        let waits = plan.take_quotas().iter().filter_map(|quota| self.exceeds(incoming.visit.client, Some(quota.rule), &quota.rate)).max();
+        if let Some(seconds) = waits {
+            let id = hexadecimal(incoming.visit.id);
+            let step = plan.refuse(self.sites.compiled(site), &facts(incoming, &self.path, &id), seconds);
+            return self.carry_on(incoming, site, plan, step);
         }
         match incoming.request.framing {
             Framing::None => self.decided(incoming, site, plan, outcome),
@@ -306,7 +319,10 @@ impl Service {
                 None => self.page(incoming, site, status, &[]),
             },
             Outcome::Page(page) => self.own_page(incoming, site, page),
-            Outcome::Status(status) => self.page(incoming, site, status, &[]),
+            Outcome::Status(status) => match plan.retry_after() {
+                Some(seconds) => self.page(incoming, site, status, &[("Retry-After", seconds.to_string().as_bytes())]),
+                None => self.page(incoming, site, status, &[]),
+            },
             Outcome::MethodNotAllowed => self.page(incoming, site, Status::METHOD_NOT_ALLOWED, &[("Allow", plan::ALLOW.as_bytes())]),
             Outcome::Allow => {
                 let head = Head::begin(&mut self.out, Status::NO_CONTENT, &self.server, &self.clock);

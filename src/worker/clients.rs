@@ -1,13 +1,14 @@
-//! Who the clients are, over all workers: how many connections each has open, and which of them are refused for a while.
+//! Who the clients are, over all workers: how many connections each has open, how many requests it may still send, and which of them are refused for a while.
 //!
 //! Runs in the `worker`, in the memory that all workers share; makes no system call. A client is an IPv4 address or the first 64 bits of an
 //! IPv6 address. The table has a fixed size: a client belongs to one window of eight places, found by a keyed hash, and where those are
 //! all taken it is let in without a limit, and counted as such, since a flood of sources must not shut out everybody else.
 //!
-//! Nothing has to be cleaned up: a place whose client has no connection and no penalty is free for another. Connections of a
+//! Nothing has to be cleaned up: a place whose client has no connection, no penalty and sent nothing of late is free for another. Connections of a
 //! worker that died are forgotten by a new epoch: counts belong to one, and the living workers enter their own anew.
 
 use super::counters::{CLIENTS_COMMON, handled};
+use crate::config::RequestRate;
 use crate::sys::shared::{CLIENT_CELLS, COUNTER_CELLS, Shared};
 use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, Ipv6Addr};
@@ -60,6 +61,16 @@ impl Client {
             IpAddr::V6(address) => u64::try_from(address.to_bits() >> 64).unwrap_or(0).max(1),
         })
     }
+}
+
+/// What becomes of a request of a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Taken {
+    Yes,
+    /// There was no place for its client.
+    Uncounted,
+    /// It is one too many for so many more milliseconds.
+    Wait(u64),
 }
 
 impl std::fmt::Display for Client {
@@ -125,6 +136,23 @@ impl Clients {
         Some(Seat { client: seat.client, place })
     }
 
+    /// Takes one request off what a client may send, of all or of what one rule matches. That is a bucket which `rate` fills and that holds
+    /// its burst, kept as the moment at which it will be full again (the generic cell rate algorithm, ITU-T I.371).
+    pub(super) fn take(&self, client: Client, rule: Option<u64>, rate: &RequestRate, now: u64) -> Taken {
+        let counted = rule.map_or(client, |rule| Client((client.0 ^ rule).max(1)));
+        let Some(place) = self.find(counted, now) else { return Taken::Uncounted };
+        let now = now.saturating_mul(NS_PER_MS);
+        let interval = u64::try_from(rate.period.as_nanos()).unwrap_or(u64::MAX) / u64::from(rate.requests.max(1));
+        let depth = interval.saturating_mul(rate.burst.into());
+        // More than is possible was left by another rate, or by nobody who may.
+        let next = |full: u64| full.clamp(now, now + depth) + interval;
+        let before = self.shared.update(place + FULL, |full| (next(full) <= now + depth).then(|| next(full)));
+        match next(before).checked_sub(now + depth) {
+            None | Some(0) => Taken::Yes,
+            Some(wait) => Taken::Wait(wait.div_ceil(NS_PER_MS)),
+        }
+    }
+
     /// A worker has died at this moment: an epoch begins, and each worker has to enter its connections again. If it `crashed`, the client
     /// whose request it handled is refused for the milliseconds that are returned; the first worker that hears of it does that.
     pub(super) fn worker_died(&mut self, number: u16, moment: u64, crashed: bool, now: u64) -> Option<(Client, u64)> {
@@ -174,7 +202,10 @@ impl Clients {
             return true;
         }
         let (epoch, count) = unpack(self.shared.get(place + COUNT));
-        (count == 0 || epoch != self.epoch) && Penalty::from(self.shared.get(place + PENALTY), now).crashes == 0
+        let full = self.shared.get(place + FULL).saturating_sub(now.saturating_mul(NS_PER_MS));
+        (count == 0 || epoch != self.epoch)
+            && !(1..FULL_MAX_NS).contains(&full)
+            && Penalty::from(self.shared.get(place + PENALTY), now).crashes == 0
     }
 
     /// The first cell of a client's window: multiply-shift hashing with 128-bit keys (Dietzfelbinger, 1996), in which two clients meet with
@@ -227,7 +258,7 @@ const V4: u64 = 0xFF00 << 48;
 const WINDOW: usize = 8;
 const COUNT: usize = WINDOW;
 const PENALTY: usize = 2 * WINDOW;
-/// The last kind is kept free.
+const FULL: usize = 3 * WINDOW;
 const FIELDS: usize = 4;
 const FIRST: usize = COUNTER_CELLS;
 const WINDOWS: usize = CLIENT_CELLS / (WINDOW * FIELDS);
@@ -238,6 +269,10 @@ const EPOCH: usize = CLIENTS_COMMON;
 const COUNT_BITS: u32 = 24;
 /// Milliseconds of 34 years.
 const EPOCH_MASK: u64 = u64::MAX >> COUNT_BITS;
+
+const NS_PER_MS: u64 = 1_000_000;
+/// No bucket takes longer to fill: the configuration allows 30 days.
+const FULL_MAX_NS: u64 = 31 * 86_400 * 1_000 * NS_PER_MS;
 
 /// How far a moment may lie ahead of a clock that was read at the beginning of a turn; beyond, nobody wrote it who may.
 const AHEAD_MS: u64 = 60_000;

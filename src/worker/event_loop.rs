@@ -147,6 +147,9 @@ impl Worker {
             self.service.counters.publish();
             self.service.counters.set_gauges(self.gauges);
         }
+        for seat in self.connections.iter().filter_map(|(_, connection)| connection.seat) {
+            self.service.clients.leave(seat);
+        }
         self.service.log.flush(self.service.clock.now);
         Ok(())
     }
@@ -186,9 +189,10 @@ impl Worker {
                 let totals = self.service.counters.totals();
                 let _ = self.parent.send(&ToParent::Counters(totals), &[]);
             }
-            Received::Message(ToWorker::Gone { worker, moment, crashed }, _) => {
-                self.service.worker_died(worker, moment, crashed);
-                self.count_connections_again();
+            Received::Message(ToWorker::Gone { worker, moment, death }, _) => {
+                if self.service.worker_died(worker, moment, death) {
+                    self.count_connections_again();
+                }
             }
             Received::Nothing => {}
             Received::Ended => return Ok(false),

@@ -104,6 +104,10 @@ impl Service {
                 let head = Head::begin(&mut self.out, status, &self.server, &self.clock);
                 // RFC 9110, 15.5.6: a 405 says which methods there are.
                 let head = if status == Status::METHOD_NOT_ALLOWED { head.field("Allow", plan::ALLOW.as_bytes()) } else { head };
+                let head = match plan.retry_after() {
+                    Some(seconds) => head.number("Retry-After", seconds),
+                    None => head,
+                };
                 head.field("Content-Type", &file.content_type).number("Content-Length", file.length()).end(incoming.persistence);
                 let length = file.length();
                 self.finish(incoming, site, status, Body::File { file: Rc::new(file), offset: 0, length })

@@ -29,18 +29,23 @@ fn some(server: &Server, client: &str, count: usize) -> Vec<Client> {
     (0..count).map(|number| served(server, client).unwrap_or_else(|| panic!("{client}: connection {number}"))).collect()
 }
 
-/// The value of a counter in `status --json`.
+/// The value of a counter in `status --json`, once a worker answers.
 fn counter(server: &Server, name: &str) -> u64 {
-    let text = server.order(&["status", "--json"]).must_be_done().stdout;
-    let status: serde_json::Value = serde_json::from_str(&text).unwrap();
-    status[name].as_u64().unwrap_or_else(|| panic!("no {name} in {text}"))
+    let mut value = None;
+    wait_until(PATIENCE, || {
+        let text = server.order(&["status", "--json"]).must_be_done().stdout;
+        value = serde_json::from_str::<serde_json::Value>(&text).unwrap()[name].as_u64();
+        value.is_some()
+    });
+    value.unwrap_or_else(|| panic!("no {name}"))
 }
 
 /// Waits until there are as many workers as before, none of them `old`.
 fn replaced(server: &Server, old: i32, count: usize) {
     let new = wait_until(PATIENCE, || server.workers().len() == count && !server.workers().contains(&old));
     assert!(new.is_some(), "{:?}", server.processes());
-    wait_until(PATIENCE, || counter(server, "requests") > 0).unwrap();
+    // And each has been handed its sockets.
+    counter(server, "requests");
 }
 
 #[test]

@@ -41,6 +41,7 @@ mod pages;
 mod paths;
 mod range;
 mod rate;
+mod requests;
 mod rotation;
 mod rules;
 mod service_manager;

@@ -4,7 +4,8 @@ use super::super::lookup::RootRef;
 use super::super::template;
 use super::alias::{Alias, Place};
 use super::matchers::Compiled;
-use crate::config::{Act, Coding, Network, Rule, Site, Template};
+use crate::config::{Act, Coding, Network, RequestRate, Rule, Site, Template};
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -34,6 +35,14 @@ pub(super) struct OneRule {
     pub(super) of_name: bool,
 }
 
+/// How often a client may ask for what one rule matches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Quota {
+    /// Tells what is counted for this rule from all else.
+    pub rule: u64,
+    pub rate: RequestRate,
+}
+
 /// What a rule changes, ready to be put to use.
 #[derive(Debug)]
 pub(super) struct Changes {
@@ -42,6 +51,7 @@ pub(super) struct Changes {
     pub(super) allow: Vec<Network>,
     pub(super) deny: Vec<Network>,
     pub(super) body: Option<u64>,
+    pub(super) requests: Option<Quota>,
     pub(super) listing: Option<bool>,
     pub(super) index: bool,
     pub(super) compress: Option<Arc<[Coding]>>,
@@ -79,7 +89,10 @@ impl Rules {
         rules.stars.sort_by_key(|behind| std::cmp::Reverse(behind.len()));
         for (number, rule) in site.rules.iter().enumerate() {
             match OneRule::new(rule, roots.get(number).copied().unwrap_or_default()) {
-                Some(rule) => rules.rules.push(rule),
+                Some(mut compiled) => {
+                    compiled.changes.requests = rule.changes.requests.map(|rate| quota(site, number, rate));
+                    rules.rules.push(compiled);
+                }
                 None => rules.broken = true,
             }
             if !(rule.changes.allow.is_empty() && rule.changes.deny.is_empty()) {
@@ -110,6 +123,13 @@ impl Rules {
         let star = self.stars.iter().find_map(|behind| host.strip_suffix(behind.as_slice()));
         star.map(<[u8]>::to_vec).unwrap_or_default()
     }
+}
+
+/// All workers must give a rule the same number, also those of another generation if it has not changed: this hash has a fixed key.
+fn quota(site: &Site, number: usize, rate: RequestRate) -> Quota {
+    let mut hasher = std::hash::DefaultHasher::new();
+    (&site.name, number, rate).hash(&mut hasher);
+    Quota { rule: hasher.finish(), rate }
 }
 
 impl OneRule {
@@ -143,6 +163,7 @@ impl Changes {
             allow: changes.allow.clone(),
             deny: changes.deny.clone(),
             body: changes.body,
+            requests: None,
             listing: changes.listing,
             index: changes.index.is_some(),
             compress: changes.compress.as_deref().map(Arc::from),

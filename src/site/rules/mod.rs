@@ -17,6 +17,7 @@ mod rewrite;
 mod run;
 mod try_;
 
+pub use compiled::Quota;
 pub(super) use compiled::Rules;
 pub use run::ResponseChanges;
 pub(super) use run::{Lent, Next, Run};

@@ -4,7 +4,7 @@ use super::super::facts::Facts;
 use super::super::lookup::{Question, Stands};
 use super::super::template::{self, Value, Values};
 use super::super::trace::{Event, Mismatch, Trace};
-use super::compiled::{Doing, OneRule, Rules, Text};
+use super::compiled::{Doing, OneRule, Quota, Rules, Text};
 use super::matchers::{Match, is_no_path};
 use crate::config::{Coding, Page, Site, Variable};
 use crate::proto::status::Status;
@@ -21,6 +21,8 @@ pub struct ResponseChanges {
     pub expires: Option<Duration>,
     /// Bytes of a request body.
     pub body: Option<u64>,
+    /// How often each client may ask for what the rules matched: all of these hold.
+    pub requests: Vec<Quota>,
     /// The content codings that may be sent, in place of the site's.
     pub compress: Option<Arc<[Coding]>>,
     /// Bytes per second.
@@ -308,6 +310,7 @@ impl Run {
         if let Some(codings) = &changes.compress {
             self.changes.compress = Some(Arc::clone(codings));
         }
+        self.changes.requests.extend(changes.requests);
         self.listing = changes.listing.or(self.listing);
         if changes.index {
             self.index = Some(number);

@@ -128,6 +128,51 @@ fn a_full_table_lets_in_without_a_limit_and_has_room_again() {
     assert!(matches!(workers[0].enter(address(300_000), NOW), Entry::Counted(_)));
 }
 
+fn rate(requests: u32, burst: u32) -> RequestRate {
+    RequestRate { requests, period: std::time::Duration::from_secs(1), burst }
+}
+
+#[test]
+fn a_client_may_send_its_burst_at_once_and_its_rate_for_long_over_all_workers() {
+    let workers = workers(2, 1);
+    let (one, other, rate) = (client("192.0.2.1"), client("192.0.2.2"), rate(20, 40));
+    for number in 0..40 {
+        assert_eq!(workers[number % 2].take(one, None, &rate, NOW), Taken::Yes, "{number}");
+    }
+    for worker in &workers {
+        assert_eq!(worker.take(one, None, &rate, NOW), Taken::Wait(50));
+        assert_eq!(worker.take(one, None, &rate, NOW + 49), Taken::Wait(1));
+    }
+    assert_eq!(workers[0].take(one, None, &rate, NOW + 50), Taken::Yes);
+    assert_eq!(workers[1].take(one, None, &rate, NOW + 50), Taken::Wait(50));
+    assert_eq!(workers[1].take(other, None, &rate, NOW + 50), Taken::Yes);
+    // Over ten seconds: what is left of the burst, and twenty in each.
+    let passed = (0..10_000).filter(|ms| workers[0].take(other, None, &rate, NOW + 51 + ms) == Taken::Yes).count();
+    assert!((238..=240).contains(&passed), "{passed}");
+}
+
+#[test]
+fn what_rules_count_is_apart_and_a_smaller_rate_of_another_generation_does_not_wait_for_a_larger_ones_burst() {
+    let workers = workers(1, 1);
+    let one = client("192.0.2.1");
+    let take = |rule, rate: RequestRate| workers[0].take(one, rule, &rate, NOW);
+    assert_eq!([None, Some(7), Some(8)].map(|rule| take(rule, rate(1, 1))), [Taken::Yes; 3]);
+    assert_eq!([None, Some(7), Some(8)].map(|rule| take(rule, rate(1, 1))), [Taken::Wait(1000); 3]);
+    assert_eq!((0..500).filter(|_| take(Some(9), rate(1, 500)) == Taken::Yes).count(), 500);
+    assert_eq!(take(Some(9), rate(10, 1)), Taken::Wait(100));
+}
+
+#[test]
+fn a_place_is_free_again_when_its_bucket_is_full() {
+    let workers = workers(1, 1);
+    let address = |number: u32| Client::of(std::net::Ipv4Addr::from_bits(0x0A00_0000 + number).into());
+    for number in 0..100_000 {
+        workers[0].take(address(number), None, &rate(1, 5), NOW);
+    }
+    assert!((100_000..100_100).any(|number| workers[0].take(address(number), None, &rate(1, 5), NOW) == Taken::Uncounted));
+    assert!((100_000..100_100).all(|number| workers[0].take(address(number), None, &rate(1, 5), NOW + 1000) == Taken::Yes));
+}
+
 #[test]
 fn whatever_the_memory_holds_is_survived() {
     let mut workers = workers(2, 5);
@@ -144,6 +189,7 @@ fn whatever_the_memory_holds_is_survived() {
             workers[1].enter_again(seat, NOW);
             workers[1].leave(seat);
         }
+        assert_ne!(workers[1].take(one, None, &rate(1, 2), NOW), Taken::Wait(2001));
         // A penalty that no crash can have given does not hold.
         workers[0].shared.set(FIRST, value);
     }
