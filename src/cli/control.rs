@@ -31,14 +31,18 @@ pub(super) fn ask(path: &Path, order: Order) -> Result<String, String> {
         let nobody = [io::ErrorKind::NotFound, io::ErrorKind::ConnectionRefused].contains(&errno.kind());
         fault(if nobody { "no service runs: connect" } else { "connect" }, &errno)
     })?;
-    socket::send_packet(&service, &order.encode()).map_err(|errno| fault("order to", &errno))?;
+    const TURNED_AWAY: &str = "the service ended, or has too many askers";
+    socket::send_packet(&service, &order.encode()).map_err(|errno| {
+        let turned_away = [io::ErrorKind::BrokenPipe, io::ErrorKind::ConnectionReset].contains(&errno.kind());
+        if turned_away { fault("order to", &TURNED_AWAY) } else { fault("order to", &errno) }
+    })?;
     let mut text = Vec::new();
     let done = answer(&service, limit_ms(order), &mut text).map_err(|errno| fault("answer from", &errno))?;
     let text = String::from_utf8_lossy(&text).into_owned();
     match done {
         Some(false) => Err(text),
         // The end of the connection without a word is an answer to `stop`, if nobody listens any more.
-        None if order != Order::Stop => Err(fault("no answer from", &"the service ended, or has too many askers")),
+        None if order != Order::Stop => Err(fault("no answer from", &TURNED_AWAY)),
         None | Some(true) if order == Order::Stop => wait_for_end(path).map(|()| "stopped".to_owned()),
         None | Some(true) => Ok(text),
     }

@@ -5,6 +5,7 @@
 use super::cell::{self, Cells};
 use super::child::Nursery;
 use super::control;
+use super::listen;
 use super::prove::prove;
 use super::start::identity;
 use crate::config::{Act, Config, JailMode, Listen, LogNumbers, LogTarget, Server, Setting};
@@ -37,6 +38,11 @@ pub fn check(mut config: Config, owned: impl Fn(&str) -> bool) -> Vec<(Setting, 
         faults.push((setting, why));
     });
     let service = identity.ok().filter(|identity| !identity.rootless).map(|identity| (identity.uid, identity.gid));
+    if let Ok(identity) = identity {
+        let unsafe_ones =
+            config.addresses().into_iter().filter_map(|address| Some((listen::refuse_unsafe(&address, identity).err()?, address)));
+        faults.extend(unsafe_ones.map(|(why, address)| (Setting::Listen(address), why)));
+    }
     for target in config.log_targets() {
         if let LogTarget::File(path) = target
             && let Err(fault) = log_file::could_append(path, service)

@@ -3,11 +3,13 @@
 
 use super::report::announce;
 use crate::config::Listen;
-use crate::sys::manager;
+use crate::sys::privilege::Identity;
 use crate::sys::socket::{self, Address};
+use crate::sys::{log_file, manager};
 use std::cell::Cell;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::rc::Rc;
 
 /// A listening socket and the address it was configured with.
@@ -50,9 +52,24 @@ pub(super) fn refuse_unnamed(inherited: &[Rc<Listener>], used: &[Rc<Listener>]) 
 ///
 /// # Errors
 /// The address that cannot be bound, with the errno; those that were bound for nothing are closed.
-pub(super) fn listen(addresses: &[Listen], open: &[Rc<Listener>]) -> Result<Vec<Rc<Listener>>, String> {
+pub(super) fn listen(addresses: &[Listen], open: &[Rc<Listener>], identity: Identity) -> Result<Vec<Rc<Listener>>, String> {
+    addresses.iter().try_for_each(|address| refuse_unsafe(address, identity))?;
     let known = |address: &Listen| open.iter().find(|listener| listener.configured == *address && socket::is_listening(&listener.socket));
     addresses.iter().map(|address| known(address).cloned().map_or_else(|| bind(address).map(Rc::new), Ok)).collect()
+}
+
+/// Refuses a socket in a directory that the user of the service can write: a worker that is taken over could put its own in
+/// the place of it.
+///
+/// # Errors
+/// Names the directory.
+pub(super) fn refuse_unsafe(address: &Listen, identity: Identity) -> Result<(), String> {
+    let Listen::Unix(path) = address else { return Ok(()) };
+    if identity.rootless {
+        return Ok(());
+    }
+    let directory = path.parent().unwrap_or(Path::new("/"));
+    log_file::refuse_writable(directory, (identity.uid, identity.gid)).map_err(|fault| format!("listen on {address}: {fault}"))
 }
 
 /// Binds an address; where the host has no IPv6, its wildcard falls back to that of IPv4.

@@ -206,7 +206,7 @@ fn service(identity: Identity) -> Option<(u32, u32)> {
 
 fn open_log(target: &LogTarget, identity: Identity) -> Result<OwnedFd, String> {
     match target {
-        LogTarget::Stderr => socket::copy(std::io::stderr()).map_err(|fault| format!("standard error: {fault}")),
+        LogTarget::Stderr => log_file::standard_error().map_err(|fault| format!("standard error: {fault}")),
         LogTarget::Off => socket::null().map_err(|fault| format!("/dev/null: {fault}")),
         // Where nobody listens, lines are lost and counted until somebody does: no reason not to serve.
         LogTarget::Syslog => socket::syslog().map(|(socket, _)| socket).map_err(|fault| format!("syslog: {fault}")),

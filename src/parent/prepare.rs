@@ -97,7 +97,7 @@ pub(super) fn prepare(
     control::leave_out_of_reach(&mut config.server, identity.rootless);
     let pid_file = config.server.pid_file.clone();
     pid_file.as_deref().map(pid_file::refuse_other).transpose()?;
-    let listeners = listen(&config.addresses(), open)?;
+    let listeners = listen(&config.addresses(), open, identity)?;
     let (logs, numbers) = Logs::open(&config, identity, logs)?;
     let (bases, _) = directories(&config.sites);
     let shown: BTreeSet<PathBuf> = bases.into_iter().map(|base| base.path).chain(config.jail.also.iter().cloned()).collect();

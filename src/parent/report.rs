@@ -25,11 +25,15 @@ impl Report {
         Report { error_log: RefCell::new(error_log), syslog: is_syslog.then(|| Syslog::new(process::own_id())), level }
     }
 
-    /// Writes one line to the error log, and to standard error where that cannot be written: a full disk shall be known.
+    /// Writes a text to the error log, each line of it as one, and to standard error where that cannot be written: a full disk
+    /// shall be known.
     pub(super) fn line(&self, level: Level, text: &str) {
-        if level > self.level {
-            return;
+        if level <= self.level {
+            text.lines().for_each(|line| self.write(level, line));
         }
+    }
+
+    fn write(&self, level: Level, text: &str) {
         let line = match &self.syslog {
             Some(syslog) => {
                 let mut datagram = Vec::new();
@@ -38,11 +42,11 @@ impl Report {
             }
             None => lines::error_line(level, "parent", text.as_bytes()),
         };
-        let mut written = log_file::append(&self.error_log.borrow(), &line);
+        let mut written = log_file::append_now(&*self.error_log.borrow(), &line);
         if self.syslog.is_some() && written.as_ref().is_err_and(|fault| fault.kind() != io::ErrorKind::WouldBlock) {
             // It was restarted, perhaps under another socket.
             if let Ok((socket, true)) = socket::syslog() {
-                written = log_file::append(&socket, &line);
+                written = log_file::append_now(&socket, &line);
                 self.error_log.replace(socket);
             }
         }
@@ -52,10 +56,9 @@ impl Report {
     }
 }
 
-/// Tells the operator who started the service; a closed standard error is no reason to stop.
+/// Tells the operator who started the service; a standard error that is closed, or that nobody reads, is no reason to stop.
 pub(super) fn announce(text: &str) {
-    use std::io::Write;
-    let _ = writeln!(std::io::stderr(), "anchorite: {text}");
+    let _ = log_file::append_now(io::stderr(), format!("anchorite: {text}\n").as_bytes());
 }
 
 /// One line that says how the service is confined, and in capitals what is missing of it.

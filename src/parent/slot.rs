@@ -14,6 +14,8 @@ pub(super) struct Slot {
     pub(super) child: Option<Child>,
     /// What `log` knows the process by; every process has its own.
     pub(super) log_number: u16,
+    /// How often it was asked for the counters and has not answered.
+    pub(super) asked: u32,
     /// For a worker: `log`'s end of its log channel, until it can be handed over.
     pub(super) log_end: Option<Channel>,
     /// Deaths in a row, each within [`STEADY_MS`] of its start.
@@ -24,7 +26,7 @@ pub(super) struct Slot {
 
 impl Slot {
     pub(super) fn new(role: Role, number: u16, generation: u32) -> Slot {
-        Slot { role, number, generation, child: None, log_number: 0, log_end: None, failures: 0, next_start: None }
+        Slot { role, number, generation, child: None, log_number: 0, asked: 0, log_end: None, failures: 0, next_start: None }
     }
 
     pub(super) fn name(&self) -> String {

@@ -6,13 +6,20 @@ use super::supervise::Supervisor;
 use crate::ipc::counters::Totals;
 use crate::ipc::messages::ToWorker;
 use crate::ipc::status::{GenerationStatus, Status};
+use crate::role::Role;
 use crate::sys::{clock, process};
 
 impl Supervisor {
     /// Asks a worker for the counters; its answer, or none in time, answers the client.
     pub(super) fn ask_status(&mut self, client: u64, json: bool) {
         self.asked.push(Asked { client, json, until: clock::monotonic_ms() + ANSWER_MS });
-        self.ask_a_worker(&ToWorker::Report);
+        for place in self.places(|slot| slot.role == Role::Worker && slot.is_serving()) {
+            let Some(slot) = self.slot_mut(place) else { continue };
+            if slot.child.as_ref().is_some_and(|child| child.channel.send(&ToWorker::Report, &[]).is_ok()) {
+                slot.asked += 1;
+                return;
+            }
+        }
     }
 
     /// No worker answered in time: the status goes without counters.

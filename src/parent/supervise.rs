@@ -244,6 +244,7 @@ impl Supervisor {
         let child = self.nursery.start(&generation.cells, slot.role, &slot.name(), log_number, worker_end.as_ref())?;
         self.poller.add(&child.channel, Interest::Input, place.token()).map_err(|fault| format!("epoll: {fault}"))?;
         slot.child = Some(child);
+        slot.asked = 0;
         slot.log_end = log_end;
         slot.log_number = log_number;
         Ok(())
@@ -299,7 +300,11 @@ impl Supervisor {
                 self.logs.report.line(Level::Error, &self.logs.loss(lines, file, errno));
                 Ok(())
             }
-            Received::Message(ToParent::Counters(totals), _) if role == Role::Worker => {
+            // Only who was asked, or a worker that is taken over could keep this process busy.
+            Received::Message(ToParent::Counters(totals), _) if slot.asked > 0 => {
+                if let Some(slot) = self.slot_mut(place) {
+                    slot.asked -= 1;
+                }
                 self.answer_status(Some(totals));
                 Ok(())
             }
@@ -511,12 +516,6 @@ impl Supervisor {
         let status = self.asked.first().map(|asked| asked.until);
         let silent = self.control.clients.next_end();
         starts.chain(stuck).chain(leaving).chain(again).chain(watch).chain(status).chain(silent).chain(beat).min().unwrap_or(u64::MAX)
-    }
-
-    /// Sends a message to one worker that serves, whichever takes it.
-    pub(super) fn ask_a_worker(&self, message: &ToWorker) {
-        let serving = self.slots().filter(|slot| slot.role == Role::Worker && slot.is_serving());
-        let _ = serving.filter_map(|slot| slot.child.as_ref()).any(|child| child.channel.send(message, &[]).is_ok());
     }
 
     pub(super) fn is_stopping(&self) -> bool {

@@ -3,8 +3,9 @@
 //! Root appends to whatever these names lead to, so nobody else may decide where that is (CVE-2016-1247).
 
 use super::privilege;
-use nix::fcntl::{AtFlags, OFlag, open, openat, readlinkat};
+use nix::fcntl::{AtFlags, FcntlArg, OFlag, fcntl, open, openat, readlinkat};
 use nix::libc;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::stat::{FileStat, Mode, fstat, fstatat};
 use nix::unistd::{AccessFlags, faccessat};
 use std::collections::VecDeque;
@@ -52,6 +53,57 @@ pub fn could_append(path: &Path, service: Option<(u32, u32)>) -> io::Result<()> 
 /// The errno of write(2).
 pub fn append(file: &OwnedFd, bytes: &[u8]) -> io::Result<usize> {
     Ok(nix::unistd::write(file, bytes)?)
+}
+
+/// The same where a pipe or a terminal that nobody reads must not hold this process up.
+///
+/// # Errors
+/// `WouldBlock` when it takes nothing now, or the errno of write(2).
+pub fn append_now(file: impl AsFd, bytes: &[u8]) -> io::Result<usize> {
+    let mut ready = [PollFd::new(file.as_fd(), PollFlags::POLLOUT)];
+    if poll(&mut ready, PollTimeout::ZERO)? == 0 {
+        return Err(io::ErrorKind::WouldBlock.into());
+    }
+    // A pipe that is ready takes so many bytes at least (pipe(7)); a file is always ready.
+    let most = if fstat(&file)?.st_mode & libc::S_IFMT == libc::S_IFREG { bytes.len() } else { libc::PIPE_BUF };
+    Ok(nix::unistd::write(&file, bytes.get(..most).unwrap_or(bytes))?)
+}
+
+/// Standard error as a log: without waiting for whoever reads it, and without changing what others share of it.
+///
+/// # Errors
+/// The errno of fcntl(2).
+pub fn standard_error() -> io::Result<OwnedFd> {
+    let flags = OFlag::O_WRONLY | OFlag::O_APPEND | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
+    // Opened anew it is a description of its own. A socket (of the journal) cannot be, nor what belongs to somebody else.
+    if let Ok(own) = open("/proc/self/fd/2", flags, Mode::empty()) {
+        return Ok(own);
+    }
+    let copy = io::stderr().as_fd().try_clone_to_owned()?;
+    if fstat(&copy)?.st_mode & libc::S_IFMT == libc::S_IFSOCK {
+        fcntl(&copy, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
+    }
+    Ok(copy)
+}
+
+/// Makes sure that nobody but root and the caller can put another directory in the place of this one, or of one above it, or
+/// something else into it; `service` likewise, where one is given, though it may be the caller.
+///
+/// # Errors
+/// Names the directory and why it is not fit.
+pub fn refuse_untrusted(directory: &Path, service: Option<(u32, u32)>) -> io::Result<()> {
+    Trust { own: privilege::own_ids(), service }.directory(directory).map(drop)
+}
+
+/// Refuses a directory in which a user could put something in the place of what is there.
+///
+/// # Errors
+/// Names the directory, or the errno of stat(2).
+pub fn refuse_writable(directory: &Path, user: (u32, u32)) -> io::Result<()> {
+    let stat = nix::sys::stat::stat(directory).map_err(|errno| at(directory, errno))?;
+    let by_user = Trust { own: (0, 0), service: Some(user) }.is_writable_for_service(&stat);
+    let by_everybody = stat.st_mode & libc::S_IWOTH != 0 && stat.st_mode & libc::S_ISVTX == 0;
+    if by_user || by_everybody { Err(refused(directory, "can be written by the service's user")) } else { Ok(()) }
 }
 
 /// The directory of a log, its name there and whether there is one, everything found safe.

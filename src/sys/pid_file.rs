@@ -3,7 +3,7 @@
 //! Root writes here, and other programs signal the number that they read here: so never through a link, and never in a
 //! directory in which others could put something else in its place (open(2), O_NOFOLLOW).
 
-use super::{privilege, proc, process};
+use super::{log_file, privilege, proc, process};
 use nix::fcntl::{OFlag, open};
 use nix::sys::stat::{Mode, fstat};
 use nix::unistd::{AccessFlags, access};
@@ -115,7 +115,9 @@ fn refuse_open(directory: &Path) -> Result<(), String> {
     if metadata.mode() & 0o002 != 0 || by_group || by_owner {
         return Err(named(io::Error::other("other users can write it")));
     }
-    Ok(())
+    // Whoever can replace one above it can replace it.
+    let whole = std::path::absolute(directory).map_err(named)?;
+    log_file::refuse_untrusted(&whole, None).map_err(|fault| fault.to_string())
 }
 
 /// Whether this process could make a file there, as an ordinary user often cannot in a directory of the system.

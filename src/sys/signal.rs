@@ -37,6 +37,7 @@ impl Signals {
             set.add(signal);
         }
         set.thread_block()?;
+        ignore_file_limit()?;
         Ok(Signals(SignalFd::with_flags(&set, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?))
     }
 
@@ -62,6 +63,15 @@ impl AsFd for Signals {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
+}
+
+/// A log that has reached the size which the caller's limits allow (RLIMIT_FSIZE) is a log that takes no line, not the end of
+/// the service: write(2) then says EFBIG. `log` inherits it.
+fn ignore_file_limit() -> io::Result<()> {
+    let ignore = SigAction::new(SigHandler::SigIgn, SaFlags::empty(), SigSet::empty());
+    // SAFETY: ignoring a signal runs no code of ours.
+    unsafe { sigaction(Signal::SIGXFSZ, &ignore) }?;
+    Ok(())
 }
 
 /// Gives a memory fault its default action, the end of the process, and reads that back.

@@ -6,6 +6,7 @@ use crate::hijack::Hijacked;
 use crate::hijacked::{LOG_CHANNEL, Target};
 use crate::support::{PATIENCE, is_alive, needs_root, signal, wait_until};
 use crate::syscall::Outcome;
+use anchorite::ipc::counters::{Counter, Gauge};
 use nix::libc;
 use nix::sys::signal::Signal;
 use std::collections::BTreeSet;
@@ -46,7 +47,8 @@ fn ends_its_sender(channel: u64, packets: &[(&str, Vec<u8>)], why: &str) {
 fn m01_m02_m06_a_worker_that_sends_the_parent_what_it_may_not_is_ended() {
     let packets = [
         ("unknown tag 0", vec![0]),
-        ("unknown tag 6", vec![6, 0]),
+        ("Counters, too short", vec![6, 0]),
+        ("Counters, not asked for", [vec![6], vec![0; 8 * (Counter::ALL.len() + Gauge::ALL.len())]].concat()),
         ("unknown tag 255", vec![255; 4]),
         ("Ready, short", vec![1]),
         ("Ready with a byte too many", vec![1, 0, 0]),

@@ -50,5 +50,6 @@ mod special_files;
 mod start;
 mod static_files;
 mod storms;
+mod surroundings;
 mod symlinks;
 mod upgrade;
