@@ -5,6 +5,7 @@
 //! files are held in memory, large ones open. A changed file is never served with another's head: head and content are
 //! made from one descriptor.
 
+use super::cache::{Cache, Cost};
 use super::served::{Budget, Content, Served};
 use crate::config::{self, Site, Symlinks, WorkerSlice};
 use crate::ipc::birth::Born;
@@ -15,27 +16,17 @@ use crate::site::plan::{Answer, Lookup};
 use crate::sys::confine::Confined;
 use crate::sys::directory::Directory;
 use crate::sys::file::{self, Found, Links, Opened, Root, Stat};
-use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-
-struct Entry {
-    file: Rc<Served>,
-    /// Monotonic milliseconds.
-    validated: u64,
-}
 
 /// The document roots and the cache.
 pub(super) struct Files {
     roots: Vec<Rc<Root>>,
     /// The roots by the names that the host has for them, for the error log.
     names: Vec<PathBuf>,
-    /// By site, then by the normalised path of the request.
-    cache: Vec<HashMap<Box<[u8]>, Entry>>,
-    entries: usize,
-    entries_max: usize,
-    bytes: usize,
+    /// By site and by the normalised path of the request, or another key.
+    cache: Cache<Rc<Served>>,
     /// Of the encoded forms of files.
     pub(super) budget: Rc<Budget>,
 }
@@ -54,10 +45,9 @@ impl Files {
             roots.push(Rc::new(root.map_err(|fault| format!("root \"{}\": {fault}", base.path.display()))?));
         }
         let names = bases.into_iter().map(|base| base.path).collect();
-        let cache = sites.iter().map(|_| HashMap::new()).collect();
         let for_siblings = descriptors / 4;
-        let entries_max = (descriptors - for_siblings).min(ENTRIES_MAX);
-        Ok(Files { roots, names, cache, entries: 0, entries_max, bytes: 0, budget: Budget::new(for_siblings) })
+        let cache = Cache::new(sites.len(), Cost { bytes: BYTES_MAX, descriptors: descriptors - for_siblings });
+        Ok(Files { roots, names, cache, budget: Budget::new(for_siblings) })
     }
 
     /// Whether this process may look into the root of a site.
@@ -67,63 +57,20 @@ impl Files {
 
     /// What a path was found to lead to within the last second.
     pub(super) fn fresh(&self, site: usize, path: &[u8], now: u64) -> Option<&Rc<Served>> {
-        let entry = self.cache.get(site)?.get(path)?;
-        (now.saturating_sub(entry.validated) < FRESH_MS).then_some(&entry.file)
+        self.cache.fresh(site, path, now, FRESH_MS)
     }
 
     /// The same file as it was served under this path before, if it has not changed since.
     pub(super) fn unchanged(&mut self, site: usize, path: &[u8], stat: &Stat, now: u64) -> Option<Rc<Served>> {
-        let entry = self.cache.get_mut(site)?.get_mut(path)?;
-        if entry.file.stat != *stat {
-            return None;
-        }
-        entry.validated = now;
-        Some(Rc::clone(&entry.file))
+        let file = self.cache.last(site, path).filter(|file| file.stat == *stat).cloned()?;
+        self.cache.validate(site, path, now);
+        Some(file)
     }
 
     /// Remembers what a path led to.
     pub(super) fn remember(&mut self, site: usize, path: &[u8], file: &Rc<Served>, now: u64) {
-        self.forget(site, path);
-        let size = file.memory();
-        if self.entries >= self.entries_max || self.bytes + size > BYTES_MAX {
-            self.make_room(now);
-        }
-        if let Some(cache) = self.cache.get_mut(site) {
-            cache.insert(path.into(), Entry { file: Rc::clone(file), validated: now });
-            self.entries += 1;
-            self.bytes += size;
-        }
-    }
-
-    /// Forgets what a path led to.
-    pub(super) fn forget(&mut self, site: usize, path: &[u8]) {
-        if let Some(entry) = self.cache.get_mut(site).and_then(|cache| cache.remove(path)) {
-            self.entries -= 1;
-            self.bytes -= entry.file.memory();
-        }
-    }
-
-    /// Drops what was not asked for lately; where that is not enough, everything: what is in use comes back at once.
-    fn make_room(&mut self, now: u64) {
-        const LATELY_MS: u64 = 10_000;
-        self.retain(|entry| now.saturating_sub(entry.validated) < LATELY_MS);
-        if self.entries >= self.entries_max / 2 || self.bytes > BYTES_MAX / 2 {
-            self.retain(|_| false);
-        }
-    }
-
-    fn retain(&mut self, keep: impl Fn(&Entry) -> bool) {
-        let (entries, bytes) = (&mut self.entries, &mut self.bytes);
-        for cache in &mut self.cache {
-            cache.retain(|_, entry| {
-                let kept = keep(entry);
-                if !kept {
-                    *entries -= 1;
-                    *bytes -= entry.file.memory();
-                }
-                kept
-            });
-        }
+        let descriptors = usize::from(matches!(file.content, Content::Open(_)));
+        self.cache.insert(site, path, Rc::clone(file), Cost { bytes: file.memory(), descriptors }, now);
     }
 
     /// Looks up a path; what could not be opened comes with a text for the error log.
@@ -257,6 +204,5 @@ const MEMORY_MAX: usize = 64 * 1024;
 /// How often a file that is being written to is read.
 const READ_TRIES: u8 = 8;
 
-/// Bytes of all files held in memory, and number of entries, which hold a descriptor each where the file is larger.
+/// Bytes of all that is remembered, without encoded forms. A file larger than [`MEMORY_MAX`] holds a descriptor besides.
 const BYTES_MAX: usize = 32 * 1024 * 1024;
-const ENTRIES_MAX: usize = 16_384;

@@ -14,6 +14,7 @@
 mod admission;
 mod answer;
 mod body;
+mod cache;
 mod boundary;
 mod choice;
 mod clients;
