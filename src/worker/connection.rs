@@ -35,7 +35,7 @@ pub(super) struct Connection {
     /// Bytes of it that are counted among those that slow readers hold.
     held: usize,
     /// A request asks something of the disk.
-    asking: Option<Asking>,
+    asking: Option<Box<Asking>>,
     /// The body of a request is coming in; its head is no longer in `input`.
     body: Option<Box<Reading>>,
     requests: u32,
@@ -174,7 +174,7 @@ impl Connection {
         let Some(asking) = self.asking.take() else {
             return self.drive(service, buffer);
         };
-        match self.answer_again(service, asking) {
+        match self.answer_again(service, *asking) {
             Ok(Progress::Stopped(fate)) => fate,
             Ok(Progress::NeedsMore) => self.drive(service, buffer),
             Err(_) => Fate::Close,
@@ -425,7 +425,7 @@ impl Connection {
     fn take_up(&mut self, service: &mut Service, answered: Answered, head: &[u8], apart: bool) -> io::Result<Progress> {
         match answered {
             Answered::Asks(plan, persistence) => {
-                self.asking = Some(Asking { plan, head: apart.then(|| head.into()), persistence });
+                self.asking = Some(Box::new(Asking { plan, head: apart.then(|| head.into()), persistence }));
                 self.waiting = Waiting::Disk;
                 self.deadline = service.clock.now + millis(service.limits.write_timeout);
                 // What was answered before goes out while this one waits.
