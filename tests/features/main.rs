@@ -53,3 +53,4 @@ mod storms;
 mod surroundings;
 mod symlinks;
 mod upgrade;
+mod user_reports;

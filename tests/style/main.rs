@@ -10,3 +10,4 @@ mod seccomp_files;
 mod size;
 mod source;
 mod units;
+mod user_reports;

@@ -91,6 +91,11 @@ impl Client {
         &self.stream
     }
 
+    /// How much was received and is not yet taken as part of a response.
+    pub(crate) fn buffered(&self) -> usize {
+        self.buffer.len()
+    }
+
     /// Sends all of it; panics if the server does not take it.
     pub(crate) fn send(&mut self, bytes: impl AsRef<[u8]>) -> &mut Self {
         self.try_send(bytes).unwrap_or_else(|error| panic!("send: {error}"));
