@@ -41,6 +41,7 @@ mod pages;
 mod paths;
 mod range;
 mod rate;
+mod real_clients;
 mod requests;
 mod rotation;
 mod rules;
