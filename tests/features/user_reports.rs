@@ -351,6 +351,7 @@ fn ur_152_no_refusal_repeats_markup() {
         assert!(!text.contains("<script>") && !text.contains("<b>"), "{bytes:?}: {text}");
         let kind = response.field("Content-Type").unwrap();
         assert!(kind.contains("charset="), "{bytes:?}: {kind}");
+        assert_eq!(response.field("X-Content-Type-Options"), Some("nosniff"), "{bytes:?}");
     }
 }
 
