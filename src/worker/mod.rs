@@ -14,8 +14,8 @@
 mod admission;
 mod answer;
 mod body;
-mod cache;
 mod boundary;
+mod cache;
 mod choice;
 mod clients;
 mod clock;

@@ -37,7 +37,10 @@ fn every_number_stands_once_and_says_where_it_is_tested() {
         let named: Vec<&str> = by.split('`').skip(1).step_by(2).collect();
         assert!(!named.is_empty() || by.contains("waits for: "), "{number} says neither where it is tested nor what it waits for");
         for name in named {
-            assert!(functions.contains(name), "{number} names the test \"{name}\", which is not there");
+            // An id before a name that was there is no other test.
+            let is_there =
+                functions.iter().any(|function| function.strip_suffix(name).is_some_and(|id| id.is_empty() || id.ends_with('_')));
+            assert!(is_there, "{number} names the test \"{name}\", which is not there");
         }
     }
     for name in functions.iter().filter(|name| name.starts_with("ur_")) {
