@@ -145,6 +145,10 @@ const OWN: &[(&str, &str)] = &[
     ("m4v", "video/mp4"),
     ("m4a", "audio/mp4"),
     ("mkv", "video/matroska"),
+    ("mk3d", "video/matroska-3d"),
+    ("mka", "audio/matroska"),
+    ("opus", "audio/ogg"),
+    ("mid", "audio/midi"),
     ("ts", "video/mp2t"),
     ("m3u8", "application/vnd.apple.mpegurl"),
     ("gz", "application/gzip"),
@@ -156,6 +160,19 @@ const OWN: &[(&str, &str)] = &[
     ("yaml", "application/yaml"),
     ("yml", "application/yaml"),
     ("toml", "application/toml"),
+    ("ndjson", "application/x-ndjson"),
+    ("sql", "application/sql"),
+    ("vcf", "text/vcard"),
+    ("xsl", "application/xslt+xml"),
+    ("xslt", "application/xslt+xml"),
+    ("dtd", "application/xml-dtd"),
+    ("rar", "application/vnd.rar"),
+    ("swf", "application/vnd.adobe.flash.movie"),
+    ("crt", "application/pkix-cert"),
+    ("cer", "application/pkix-cert"),
+    ("stl", "model/stl"),
+    ("obj", "model/obj"),
+    ("mtl", "model/mtl"),
     ("csv", "text/csv"),
     ("vtt", "text/vtt"),
     ("asc", "text/plain"),
@@ -202,6 +219,78 @@ mod tests {
                 ("a.zip", "application/zip"),
             ],
         );
+    }
+
+    /// As registered with IANA, but for what is marked.
+    #[test]
+    fn types_are_those_that_are_registered() {
+        check(
+            "",
+            &[
+                ("a.opus", "audio/ogg"),
+                ("a.flac", "audio/flac"),
+                ("a.heic", "image/heic"),
+                ("a.jxl", "image/jxl"),
+                ("a.m3u8", "application/vnd.apple.mpegurl"),
+                ("a.mpd", "application/dash+xml"),
+                ("a.ts", "video/mp2t"),
+                ("a.mkv", "video/matroska"),
+                ("a.mka", "audio/matroska"),
+                ("a.m4a", "audio/mp4"),
+                ("a.zst", "application/zstd"),
+                ("a.tar.gz", "application/gzip"),
+                ("a.rar", "application/vnd.rar"),
+                ("a.yaml", "application/yaml"),
+                ("a.toml", "application/toml"),
+                ("a.vcf", "text/vcard"),
+                ("a.ics", "text/calendar"),
+                ("a.sql", "application/sql"),
+                ("a.stl", "model/stl"),
+                ("a.obj", "model/obj"),
+                ("a.glb", "model/gltf-binary"),
+                ("a.geojson", "application/geo+json"),
+                ("a.jsonld", "application/ld+json"),
+                ("a.atom", "application/atom+xml"),
+                ("a.epub", "application/epub+zip"),
+                ("a.svgz", "image/svg+xml"),
+                ("a.xslt", "application/xslt+xml"),
+                ("a.cer", "application/pkix-cert"),
+                ("a.ttc", "font/collection"),
+                // By custom, not registered.
+                ("a.tar", "application/x-tar"),
+                ("a.7z", "application/x-7z-compressed"),
+                ("a.ndjson", "application/x-ndjson"),
+                // By its own name an encoded sibling is bytes.
+                ("a.css.br", "application/octet-stream"),
+            ],
+        );
+    }
+
+    #[test]
+    fn text_gains_from_encoding_and_what_is_compressed_does_not() {
+        for (name, expected) in [
+            ("a.html", Gain::Text),
+            ("a.js", Gain::Text),
+            ("a.json", Gain::Text),
+            ("a.svg", Gain::Text),
+            ("a.wasm", Gain::Text),
+            ("a.ttf", Gain::Text),
+            ("a.geojson", Gain::Text),
+            ("a.png", Gain::None),
+            ("a.woff2", Gain::None),
+            ("a.mp4", Gain::None),
+            ("a.opus", Gain::None),
+            ("a.zip", Gain::None),
+            ("a.tar.gz", Gain::None),
+            ("a.zst", Gain::None),
+            ("a.tar", Gain::Unknown),
+            ("a", Gain::Unknown),
+        ] {
+            let mut kind = Vec::new();
+            content_type(name.as_bytes(), "utf-8", &[], &mut kind);
+            assert_eq!(gain(&kind), expected, "{name}");
+        }
+        assert_eq!((coding(b"a.SVGZ"), coding(b"a.svg.gz"), coding(b"svgz")), (Some(Coding::Gzip), None, None));
     }
 
     #[test]
