@@ -9,8 +9,9 @@ use crate::proto::head::{self, HeadLimits};
 use crate::proto::status::Reject;
 use crate::proto::target::{self, Path as Target};
 use crate::site::explain::explain;
-use crate::site::facts::{Facts, Scheme};
+use crate::site::facts::{Facts, Origin, Scheme};
 use crate::site::lookup::{Base, Lookup};
+use crate::site::origin;
 use crate::site::plan::Answer;
 use crate::site::{Chosen, Door, Sites};
 use crate::sys::file::{Found, Links, Root};
@@ -64,7 +65,10 @@ fn answer(file: &Path, question: &Question<'_>) -> Result<(String, bool), String
     let addresses: Vec<Listen> = config.server.listen.iter().chain(config.sites.iter().flat_map(|site| &site.listen)).cloned().collect();
     let sites = Sites::listening(config.sites, &config.server.listen);
     let scheme = if question.url.starts_with("https://") { Scheme::Https } else { Scheme::Http };
-    let facts = Facts { scheme, ..Facts::of(&request, &path, question.client) };
+    let (peer, trusted) = (Origin { scheme, ..Origin::direct(question.client) }, &config.server.proxies.trusted);
+    let is_proxy = trusted.iter().any(|network| network.contains(question.client));
+    let asks = if is_proxy { origin::of(&request, peer, trusted) } else { peer };
+    let facts = Facts::of(&request, &path, asks);
     let explanation = explain(&sites, door(&sites, &addresses, port_of(host.as_deref()), request.host), &facts, |base, lookup| {
         look(identity, base, lookup)
     });

@@ -7,7 +7,7 @@ use crate::config::{Act, Config, Site};
 use crate::proto::head;
 use crate::proto::target;
 use crate::site::Sites;
-use crate::site::facts::Facts;
+use crate::site::facts::{Facts, Origin};
 use crate::site::plan::{Answer, Lookup, Outcome, Plan, RootRef, Step};
 use crate::sys::file::{Found, Links, Root};
 use crate::sys::privilege::{self, Identity};
@@ -76,7 +76,7 @@ fn is_served(sites: &Sites, number: usize, name: &[u8]) -> bool {
         return true;
     }
     let client = Ipv4Addr::new(192, 0, 2, 1);
-    let (facts, mut plan) = (Facts::of(&request, &path, client.into()), Plan::default());
+    let (facts, mut plan) = (Facts::of(&request, &path, Origin::direct(client.into())), Plan::default());
     let mut step = plan.begin(site, &facts);
     loop {
         match step {

@@ -86,6 +86,8 @@ fn server(server: &Server, out: &mut Writer) {
     out.path("control_socket", server.control_socket.as_deref());
     out.path("pid_file", server.pid_file.as_deref());
     out.string("server_header", &server.server_header);
+    out.list("proxy_protocol_from", &server.proxies.speaking);
+    out.list("trusted_proxies", &server.proxies.trusted);
 }
 
 fn jail_table(jail: &Jail, out: &mut Writer) {

@@ -92,6 +92,16 @@ pub struct Server {
     pub pid_file: Option<PathBuf>,
     /// Value of the `Server` header; empty: none is sent.
     pub server_header: String,
+    pub proxies: Proxies,
+}
+
+/// The networks of the proxies in front.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Proxies {
+    /// `proxy_protocol_from`: their connections start with a header of the PROXY protocol.
+    pub speaking: Vec<Network>,
+    /// `trusted_proxies`: what they say in `X-Forwarded-For` and `Forwarded` is believed.
+    pub trusted: Vec<Network>,
 }
 
 /// `[jail]`

@@ -25,8 +25,8 @@ pub(super) const FILE: Names = Names {
 pub(super) const SERVER: Names = Names {
     table: "server",
     label: "[server]",
-    keys: &["user", "group", "workers", "listen", "control_socket", "pid_file", "server_header"],
-    planned: &["tls_listen", "spool", "spool_max", "proxy_protocol_from", "trusted_proxies"],
+    keys: &["user", "group", "workers", "listen", "control_socket", "pid_file", "server_header", "proxy_protocol_from", "trusted_proxies"],
+    planned: &["tls_listen", "spool", "spool_max"],
 };
 
 pub(super) const JAIL: Names = Names { table: "jail", label: "[jail]", keys: &["mode", "root", "also", "allow_missing"], planned: &[] };

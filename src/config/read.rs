@@ -125,6 +125,8 @@ group = "www-data"
 workers = 2
 listen = ["[::]:80", "127.0.0.1:8080"]
 server_header = "x"
+proxy_protocol_from = ["10.0.0.0/8"]
+trusted_proxies = ["10.0.0.1", "::1"]
 control_socket = "/run/c"
 pid_file = "p"
 

@@ -2,7 +2,7 @@
 
 use super::diagnostic::{Faults, quoted};
 use super::document::{Item, Table, Text};
-use super::{Listen, Server, listen, paths};
+use super::{Listen, Network, Proxies, Server, listen, network, paths};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -34,7 +34,15 @@ pub(super) fn read(table: &Table<'_>, faults: &mut Faults<'_>) -> Server {
     if let Some(text) = table.item("server_header", faults).and_then(|item| item.text("a string", faults)) {
         server.server_header = read_header_value(&text, faults);
     }
+    server.proxies =
+        Proxies { speaking: networks(table, "proxy_protocol_from", faults), trusted: networks(table, "trusted_proxies", faults) };
     server
+}
+
+/// Networks, or none.
+fn networks(table: &Table<'_>, key: &'static str, faults: &mut Faults<'_>) -> Vec<Network> {
+    let item = table.item(key, faults).filter(|item| !item.is_empty_list());
+    item.map_or_else(Vec::new, |item| network::read(&item, faults))
 }
 
 pub(super) fn default() -> Server {
@@ -46,6 +54,7 @@ pub(super) fn default() -> Server {
         control_socket: Some(PathBuf::from("/run/anchorite/control.sock")),
         pid_file: Some(PathBuf::from("/run/anchorite/anchorite.pid")),
         server_header: "anchorite".to_owned(),
+        proxies: Proxies::default(),
     }
 }
 
@@ -120,6 +129,20 @@ mod tests {
         assert_eq!((server.user.as_deref(), server.group.as_deref(), server.workers), (Some("www-data"), Some("33"), 1024));
         assert_eq!(server.listen, ["0.0.0.0:80", "[::1]:81"].map(|address| Listen::Tcp(address.parse().unwrap())));
         assert_eq!(server.server_header, "");
+    }
+
+    #[test]
+    fn proxies_are_networks_or_none() {
+        let proxies =
+            with_a_site("[server]\nproxy_protocol_from = [\"10.0.0.0/8\", \"::1\"]\ntrusted_proxies = \"192.0.2.1\"").server.proxies;
+        let shown = |networks: &[Network]| networks.iter().map(ToString::to_string).collect::<Vec<_>>();
+        assert_eq!(
+            (shown(&proxies.speaking), shown(&proxies.trusted)),
+            (vec!["10.0.0.0/8".into(), "::1/128".into()], vec!["192.0.2.1/32".into()])
+        );
+        assert_eq!(with_a_site("[server]\nproxy_protocol_from = []\ntrusted_proxies = []").server.proxies, Proxies::default());
+        let said = said("trusted_proxies = [\"10.0.0.1/8\"]");
+        assert!(said[0].contains("its last bits are not zero"), "{said:?}");
     }
 
     #[test]

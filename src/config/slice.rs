@@ -2,7 +2,7 @@
 //!
 //! The parent encodes a slice into a sealed memory file that the role inherits; the role decodes it before it is confined.
 
-use super::{Config, Level, Limits, Listen, LogFormat, LogNumbers, Site};
+use super::{Config, Level, Limits, Listen, LogFormat, LogNumbers, Proxies, Site};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -13,6 +13,7 @@ pub struct WorkerSlice {
     pub sites: Vec<Site>,
     pub limits: Limits,
     pub server_header: String,
+    pub proxies: Proxies,
     /// Addresses of the sites that have none of their own.
     pub listen: Vec<Listen>,
     /// Extension and type, before the built-in table.
@@ -44,6 +45,7 @@ impl Config {
             sites: self.sites.clone(),
             limits: self.limits.clone(),
             server_header: self.server.server_header.clone(),
+            proxies: self.server.proxies.clone(),
             listen: self.server.listen.clone(),
             mime: self.mime.clone(),
             level: self.log.level,

@@ -63,6 +63,9 @@ pub fn explain<F>(
         }
     };
     let mut lines = vec![site_line(site, number, chosen), path_line(facts)];
+    if facts.forwarded {
+        lines.push(client_line(facts));
+    }
     let mut notes = notes.into_iter();
     lines.extend(events.iter().map(|event| {
         let note = if matches!(event, Event::Answered(_)) { notes.next().flatten() } else { None };
@@ -173,6 +176,11 @@ fn site_line(site: &Compiled, number: usize, chosen: Chosen) -> Line {
         .with("name", name)
         .with("because", why)
         .with("root", site.site.root.as_os_str().as_bytes())
+}
+
+fn client_line(facts: &Facts<'_>) -> Line {
+    let (client, scheme) = (facts.client.to_canonical().to_string(), facts.scheme.name());
+    Line::new("client", format!("asked by {client} over {scheme}, as a trusted proxy says")).with("client", client).with("scheme", scheme)
 }
 
 fn path_line(facts: &Facts<'_>) -> Line {

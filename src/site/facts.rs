@@ -72,9 +72,27 @@ impl Scheme {
     }
 }
 
+/// Who asks, and how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// The peer, or the one for whom a trusted proxy says it asks.
+    pub client: IpAddr,
+    /// Whether a proxy stands between.
+    pub forwarded: bool,
+    pub scheme: Scheme,
+}
+
+impl Origin {
+    /// A client that asks itself, over a plain connection.
+    pub fn direct(client: IpAddr) -> Origin {
+        Origin { client, forwarded: false, scheme: Scheme::Http }
+    }
+}
+
 impl<'a> Facts<'a> {
-    /// What a plain request says of itself; `path` is its target's.
-    pub fn of(request: &'a Request<'a, 'a>, path: &'a Path, client: IpAddr) -> Facts<'a> {
+    /// What a request says of itself; `path` is its target's.
+    pub fn of(request: &'a Request<'a, 'a>, path: &'a Path, origin: Origin) -> Facts<'a> {
+        let Origin { client, forwarded, scheme } = origin;
         Facts {
             method: request.method,
             method_name: request.method_name,
@@ -82,9 +100,9 @@ impl<'a> Facts<'a> {
             raw_path: request.path,
             query: request.query,
             host: request.host,
-            scheme: Scheme::Http,
+            scheme,
             client,
-            forwarded: false,
+            forwarded,
             fields: request,
             request_id: b"",
             time: b"",

@@ -15,6 +15,7 @@ pub mod look;
 pub mod lookup;
 pub mod mime;
 mod names;
+pub mod origin;
 pub mod pattern;
 pub mod plan;
 mod rules;

@@ -4,28 +4,37 @@
 
 use super::answer::Service;
 use super::clients::{Client, Entry, Seat, Taken};
-use crate::config::{Level, RequestRate};
+use crate::config::{Level, Network, RequestRate};
 use crate::ipc::counters::Counter;
 use crate::ipc::messages::Death;
 use crate::sys::socket::UNIX_PEER;
 use std::net::IpAddr;
 
 /// How a connection was let in.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Admitted {
     /// Who has to answer for it; `None`: its peer is exempt.
     pub(super) client: Option<Client>,
     /// Where it is counted.
     pub(super) seat: Option<Seat>,
+    /// Whether it starts with a header of the PROXY protocol, and whether what its requests say of their clients is believed.
+    pub(super) introduces: bool,
+    pub(super) trusted: bool,
 }
 
 impl Service {
     /// Lets a new connection in, or not.
     pub(super) fn admit(&mut self, peer: IpAddr) -> Option<Admitted> {
-        if is_exempt(peer) {
-            return Some(Admitted { client: None, seat: None });
+        let (introduces, trusted) = (is_in(&self.proxies.speaking, peer), self.is_trusted(peer));
+        if introduces || trusted || peer.is_loopback() || peer == UNIX_PEER {
+            return Some(Admitted { introduces, trusted, ..Admitted::default() });
         }
-        let client = Client::of(peer);
+        self.admit_client(peer)
+    }
+
+    /// Counts a connection for a client, whether it came itself or a proxy says that it asks for it. `None`: not one more.
+    pub(super) fn admit_client(&mut self, address: IpAddr) -> Option<Admitted> {
+        let client = Client::of(address);
         let seat = match self.clients.enter(client, self.clock.now) {
             Entry::Counted(seat) => Some(seat),
             Entry::Uncounted => {
@@ -46,7 +55,18 @@ impl Service {
                 return None;
             }
         };
-        Some(Admitted { client: Some(client), seat })
+        Some(Admitted { client: Some(client), seat, ..Admitted::default() })
+    }
+
+    /// Whether what a peer says of its clients is believed.
+    pub(super) fn is_trusted(&self, peer: IpAddr) -> bool {
+        is_in(&self.proxies.trusted, peer)
+    }
+
+    /// Says of a connection that was to start with a header of the PROXY protocol that it does not.
+    pub(super) fn complain_of_proxy(&mut self, peer: IpAddr) {
+        self.counters.count(Counter::Refused, 1);
+        self.say_refused(|| format!("proxy {peer}: no header of the PROXY protocol, or a malformed one: closed"));
     }
 
     /// Takes a request off what its client may send, of all or of what one rule matches; how many seconds it should wait where that was
@@ -101,9 +121,8 @@ impl Service {
     }
 }
 
-/// Whether a peer stands for more than one client: programs of this machine, whoever comes to a socket with a path.
-fn is_exempt(peer: IpAddr) -> bool {
-    peer.is_loopback() || peer == UNIX_PEER
+fn is_in(networks: &[Network], address: IpAddr) -> bool {
+    networks.iter().any(|network| network.contains(address))
 }
 
 /// How often refusals are told of.

@@ -13,7 +13,7 @@ use super::response::{self, Head, Persistence};
 use super::segment::{Delimiter, Rest, Segment};
 use super::served::{Content, Prepared, Served, Variants};
 use super::visit::{Line, Visit};
-use crate::config::{Level, Limits, Listen, WorkerSlice};
+use crate::config::{Level, Limits, Listen, Proxies, WorkerSlice};
 use crate::ipc::lines;
 use crate::proto::coding::Coding;
 use crate::proto::conditional::{self, Precondition, Validators};
@@ -41,6 +41,7 @@ pub(super) struct Service {
     pub(super) counters: Counters,
     pub(super) clients: Clients,
     pub(super) refusals: Refusals,
+    pub(super) proxies: Proxies,
     /// Responses being made; emptied by whoever sends them.
     pub(super) out: Vec<u8>,
     /// Bytes that connections hold because their clients do not take them.
@@ -107,7 +108,7 @@ pub(super) enum Body<'b> {
 
 impl Service {
     pub(super) fn new(slice: WorkerSlice, files: Files, log: Log, counters: Counters, clients: Clients, uid: u32) -> Service {
-        let WorkerSlice { sites, limits, server_header, listen, mime, .. } = slice;
+        let WorkerSlice { sites, limits, server_header, proxies, listen, mime, .. } = slice;
         let size = |value: u32| usize::try_from(value).unwrap_or(usize::MAX);
         let head_limits = HeadLimits {
             request_line: size(limits.request_line),
@@ -125,6 +126,7 @@ impl Service {
             counters,
             clients,
             refusals: Refusals::default(),
+            proxies,
             out: Vec::new(),
             held: 0,
             listed: Rc::default(),
@@ -298,6 +300,7 @@ impl Service {
             duration: self.clock.now.saturating_sub(visit.began),
             request_id: &hexadecimal(visit.id),
             port: visit.port,
+            scheme: visit.scheme,
         };
         self.log.access(self.clock.now, &exchange);
     }
@@ -535,7 +538,7 @@ impl Service {
 
 /// What the rules may look at.
 pub(super) fn facts<'a>(incoming: &Incoming<'a>, path: &'a Path, id: &'a [u8]) -> Facts<'a> {
-    Facts { request_id: id, ..Facts::of(incoming.request, path, incoming.visit.client) }
+    Facts { request_id: id, ..Facts::of(incoming.request, path, incoming.visit.origin()) }
 }
 
 pub(super) fn hexadecimal(number: u64) -> [u8; 16] {

@@ -3,6 +3,9 @@
 //! What the socket does not take waits here, and while it waits nothing more is read: a slow client holds one response, not
 //! many. Buffers are given back while the connection is idle.
 
+mod ending;
+mod proxied;
+
 use super::admission::Admitted;
 use super::answer::{Answered, Incoming, Service};
 use super::body::{Decided, Ended, Reading, pace};
@@ -14,6 +17,7 @@ use super::visit::Visit;
 use crate::ipc::counters::Gauge;
 use crate::proto::head::{self, Framing, Scan};
 use crate::proto::status::{Reject, Status};
+use crate::site::facts::Origin;
 use crate::site::plan::Plan;
 use crate::sys::socket;
 use std::io;
@@ -27,6 +31,10 @@ pub(super) struct Connection {
     /// Who has to answer for it, and where it is counted; nobody, where its peer is exempt.
     pub(super) client: Option<Client>,
     pub(super) seat: Option<Seat>,
+    /// A header of the PROXY protocol has to come first.
+    introduces: bool,
+    /// Who the peer is, where its requests say for whom they are.
+    proxy: Option<Origin>,
     /// Received and not yet consumed: part of a head, or whole requests that wait for their turn.
     input: Vec<u8>,
     scan: Scan,
@@ -130,6 +138,8 @@ impl Connection {
             visit,
             client: admitted.client,
             seat: admitted.seat,
+            introduces: admitted.introduces,
+            proxy: admitted.trusted.then(|| visit.origin()),
             input: Vec::new(),
             scan: Scan::default(),
             outgoing: Outgoing::default(),
@@ -193,6 +203,9 @@ impl Connection {
     /// The rest of what has begun does not come: refuses the request, if any of it has come.
     fn refuse_rest(&mut self, service: &mut Service, status: Status, why: &'static str) -> Fate {
         let reject = Reject { status, why };
+        if self.introduces {
+            return Fate::Close;
+        }
         let refused = if let Some(reading) = self.body.take() {
             self.conclude(service, *reading, &Ended::Broken(reject))
         } else {
@@ -304,6 +317,13 @@ impl Connection {
     /// Answers the requests at the front of `input`; how many bytes were consumed, and why no more were.
     fn take_requests(&mut self, service: &mut Service, input: &[u8]) -> io::Result<(usize, Progress)> {
         let mut used = 0;
+        if self.introduces {
+            match self.introduce(service, input) {
+                Ok(None) => return Ok((0, Progress::NeedsMore)),
+                Ok(Some(length)) => used = length,
+                Err(fate) => return Ok((0, Progress::Stopped(fate))),
+            }
+        }
         loop {
             let rest = input.get(used..).unwrap_or_default();
             if let Some(reading) = self.body.take() {
@@ -343,6 +363,11 @@ impl Connection {
     fn next_head(&mut self, service: &Service) {
         self.scan = Scan::default();
         self.visit.began = service.clock.now;
+        // While a body comes in, the request is not over.
+        if let Some(proxy) = self.proxy.filter(|_| self.body.is_none()) {
+            self.visit.set_origin(proxy);
+            self.client = None;
+        }
     }
 
     /// Takes what belongs to a body; how many bytes, and why the next request is not looked at yet.
@@ -410,6 +435,16 @@ impl Connection {
                 return self.send_made(service);
             }
         };
+        if let Some(proxy) = self.proxy
+            && asked.is_none()
+            && !self.attribute(service, &request, proxy)
+        {
+            let reject = Reject { status: Status::TOO_MANY_REQUESTS, why: "too many at once for the client of a proxy" };
+            service.reject(self.visit(), &reject, request.line);
+            self.closing = true;
+            self.unread = true;
+            return self.send_made(service);
+        }
         let incoming = |persistence| Incoming { request: &request, head: bytes, visit: self.visit(), persistence };
         let answered = match asked {
             None => service.answer(&incoming(service.persistence(&request, self.requests + 1))),
@@ -513,42 +548,6 @@ impl Connection {
         }
         Fate::Keep
     }
-
-    /// Everything is sent. Where the client may still be sending, closing at once would reset the connection and could take
-    /// the response with it: only our side is ended, and what comes is dropped for a while (RFC 9112, 9.6).
-    fn end_sending(&mut self, service: &Service, unread: bool) -> Fate {
-        if !unread || socket::end_sending(&self.socket).is_err() {
-            return Fate::Close;
-        }
-        self.input = Vec::new();
-        self.waiting = Waiting::End;
-        self.ended = service.clock.now;
-        self.deadline = self.ended + LINGER_MS;
-        Fate::Again
-    }
-
-    /// Drops what still comes, as long as the client goes on and within bounds.
-    fn linger(&mut self, service: &Service, buffer: &mut [u8]) -> Fate {
-        for _ in 0..LINGER_TURNS {
-            // Not read on, and not closed yet: our response may still be on its way.
-            if self.lingered >= LINGER_BYTES {
-                return Fate::Keep;
-            }
-            match socket::receive(&self.socket, buffer) {
-                Ok(0) => return Fate::Close,
-                Ok(count) => {
-                    self.lingered += count;
-                    // A slow sender gets no longer here than where it was waited for.
-                    let (sent, rate) = (u64::try_from(self.lingered).unwrap_or(u64::MAX), service.limits.min_rate);
-                    self.deadline = (service.clock.now + LINGER_MS).min(self.ended + LINGER_MAX_MS).min(pace(self.ended, sent, rate));
-                }
-                Err(fault) if fault.kind() == io::ErrorKind::WouldBlock => return Fate::Keep,
-                Err(fault) if fault.kind() == io::ErrorKind::Interrupted => {}
-                Err(_) => return Fate::Close,
-            }
-        }
-        Fate::Again
-    }
 }
 
 impl AsFd for Connection {
@@ -562,11 +561,3 @@ const OUT_MAX: usize = 64 * 1024;
 
 /// Bytes of responses that slow readers may hold in one worker, beside the files themselves.
 const HELD_MAX: usize = 64 * 1024 * 1024;
-
-/// How long a client may be silent after our end, how long it may go on sending, and how many bytes.
-const LINGER_MS: u64 = 5_000;
-const LINGER_MAX_MS: u64 = 30_000;
-const LINGER_BYTES: usize = 64 * 1024 * 1024;
-
-/// Times that a client after our end is read from before others get their turn.
-const LINGER_TURNS: u8 = 16;

@@ -15,6 +15,7 @@ use crate::ipc::counters::{Counter, Gauge};
 use crate::ipc::messages::{ToParent, ToWorker};
 use crate::ipc::{Channel, Received};
 use crate::site::Door;
+use crate::site::facts::Scheme;
 use crate::sys::clock;
 use crate::sys::confine::Confined;
 use crate::sys::epoll::{Interest, Poller};
@@ -227,10 +228,14 @@ impl Worker {
 
     fn start_accepting(&mut self) -> io::Result<()> {
         if !self.accepting {
-            for (listener, token) in self.listeners.iter().zip(PARENT + 1..) {
-                self.poller.add(listener, Interest::SharedListener, token)?;
-            }
+            // Whatever comes of the rest, those that are waited for have to be let go together.
             self.accepting = true;
+            let mut listeners = self.listeners.iter().zip(PARENT + 1..);
+            let added = listeners.try_for_each(|(listener, token)| self.poller.add(listener, Interest::SharedListener, token));
+            if added.is_err() {
+                self.stop_accepting();
+            }
+            return added;
         }
         Ok(())
     }
@@ -267,6 +272,8 @@ impl Worker {
         };
         Visit {
             client,
+            forwarded: false,
+            scheme: Scheme::Http,
             door: asked.map_or(gate.door, |address| self.service.door(&Listen::Tcp(address))),
             port: gate.port,
             id: u64::from(self.number) << 48 | u64::from(self.serial) << 16,
@@ -322,7 +329,10 @@ impl Worker {
         if self.accept_again.is_some_and(|moment| moment <= self.service.clock.now) && self.stop.is_none() {
             self.accept_again = None;
             if self.connections.len() < self.connections_max || self.make_room() {
-                let _ = self.start_accepting();
+                // Memory for the wait may be short as well: then later.
+                if self.start_accepting().is_err() {
+                    self.pause_accepting();
+                }
             } else {
                 self.pause_accepting();
             }
@@ -412,6 +422,9 @@ impl Worker {
             Fate::Again | Fate::Keep | Fate::Close => {}
         }
         let gauge = connection.waiting.gauge();
+        if gauge == Gauge::Idle {
+            connection.release(&self.service.clients);
+        }
         if gauge != connection.gauge {
             self.gauges[connection.gauge as usize] -= 1;
             self.gauges[gauge as usize] += 1;

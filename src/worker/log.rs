@@ -35,6 +35,7 @@ pub(super) struct Exchange<'a> {
     pub(super) request_id: &'a [u8],
     /// Port of the listener; 0 for one that has none.
     pub(super) port: u16,
+    pub(super) scheme: Scheme,
 }
 
 impl Exchange<'_> {
@@ -228,7 +229,7 @@ fn write_formatted(format: &LogFormat, exchange: &Exchange<'_>, name: &str, line
         query: request.and_then(|request| request.query),
         host: request.and_then(|request| request.host).unwrap_or(name.as_bytes()),
         port: exchange.port,
-        scheme: Scheme::Http,
+        scheme: exchange.scheme,
         status: exchange.status,
         bytes: exchange.bytes,
         duration: Duration::from_millis(exchange.duration),
@@ -343,6 +344,7 @@ mod tests {
             duration: 0,
             request_id: b"",
             port: 80,
+            scheme: Scheme::Http,
         }
     }
 

@@ -39,6 +39,7 @@ mod operation;
 mod options_and_methods;
 mod pages;
 mod paths;
+mod proxies;
 mod range;
 mod rate;
 mod real_clients;
