@@ -169,7 +169,7 @@ fn an_idle_connection_is_closed_without_a_word() {
 }
 
 #[test]
-fn a_connection_that_never_speaks_is_closed() {
+fn s05_a_connection_that_never_speaks_is_closed() {
     let root = Root::with_index();
     let server = limited(&root, "header_timeout = \"1s\"\nkeepalive_timeout = \"1s\"");
     // S05. The kernel may hold such a connection back from the server for a while (TCP_DEFER_ACCEPT), so the bound is wide.
@@ -180,7 +180,7 @@ fn a_connection_that_never_speaks_is_closed() {
 }
 
 #[test]
-fn a_reader_that_stops_is_cut() {
+fn s03_a_reader_that_stops_is_cut() {
     let root = Root::with_index();
     root.sparse("big.bin", 256 * 1024 * 1024);
     let server = limited(&root, "write_timeout = \"1s\"");
@@ -221,7 +221,7 @@ fn a_reader_that_is_slow_but_steady_is_not_cut() {
 }
 
 #[test]
-fn at_the_connection_limit_idle_ones_make_room() {
+fn s04_at_the_connection_limit_idle_ones_make_room() {
     let root = Root::with_index();
     let server = Server::run(&Configuration::of(&root.path()).server_also("workers = 1").limits("connections = 10"));
     let workers = server.workers();
@@ -246,7 +246,7 @@ fn at_the_connection_limit_idle_ones_make_room() {
 }
 
 #[test]
-fn at_the_limit_of_descriptors_the_server_lives_and_recovers() {
+fn s07_at_the_limit_of_descriptors_the_server_lives_and_recovers() {
     let root = Root::with_index();
     // S07: the limit of the machine is lower than the configured number of connections.
     let server = Launch::new().shell("ulimit -n 64; exec \"$@\"").run(&Configuration::of(&root.path()).server_also("workers = 1"));
@@ -268,7 +268,7 @@ fn at_the_limit_of_descriptors_the_server_lives_and_recovers() {
 }
 
 #[test]
-fn connections_that_come_and_go_at_once_do_no_harm() {
+fn s06_connections_that_come_and_go_at_once_do_no_harm() {
     let root = Root::with_index();
     let server = Server::serve(&root.path());
     let workers = server.workers();

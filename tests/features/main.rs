@@ -48,6 +48,7 @@ mod rotation;
 mod rules;
 mod service_manager;
 mod site_command;
+mod slow;
 mod special_files;
 mod start;
 mod static_files;
