@@ -7,13 +7,14 @@ use crate::proto::coding::Coding;
 /// Appends the value of `Content-Type` for `path`, of which only the extension counts, in any case.
 ///
 /// `charset`, unless empty, is added to every text type but `text/xml`: XML declares its own encoding, which the parameter would override
-/// (RFC 7303, 3), and JSON is always UTF-8 and has no such parameter (RFC 8259, 11).
+/// (RFC 7303, 3), and JSON is always UTF-8 and has no such parameter (RFC 8259, 11). A type of the configuration that has parameters has
+/// those it should have.
 pub fn content_type(path: &[u8], charset: &str, own: &[(String, String)], out: &mut Vec<u8>) {
     let configured = |extension: &str| own.iter().find(|(name, _)| name.eq_ignore_ascii_case(extension)).map(|(_, kind)| kind.as_str());
     let known = |extension| configured(extension).or_else(|| of_extension(extension));
     let kind = extension(path).and_then(known).unwrap_or(UNKNOWN);
     out.extend_from_slice(kind.as_bytes());
-    if !charset.is_empty() && kind.starts_with("text/") && kind != "text/xml" {
+    if !charset.is_empty() && kind.starts_with("text/") && kind != "text/xml" && !kind.contains(';') {
         out.extend_from_slice(b"; charset=");
         out.extend_from_slice(charset.as_bytes());
     }
@@ -301,6 +302,16 @@ mod tests {
         content_type(b"a.\xff", "utf-8", &[], &mut out);
         assert_eq!(out, b"application/octet-stream");
         check("utf-8", &[(&format!("a.{}", "x".repeat(100_000)), "application/octet-stream")]);
+    }
+
+    #[test]
+    fn a_type_with_parameters_is_sent_as_it_is_configured() {
+        let own = [("log".to_owned(), "text/x-log; charset=iso-8859-1".to_owned()), ("x".to_owned(), "text/x".to_owned())];
+        for (path, right) in [("a.log", "text/x-log; charset=iso-8859-1"), ("a.x", "text/x; charset=utf-8")] {
+            let mut out = Vec::new();
+            content_type(path.as_bytes(), "utf-8", &own, &mut out);
+            assert_eq!(String::from_utf8(out).unwrap(), right);
+        }
     }
 
     #[test]
