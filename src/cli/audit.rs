@@ -2,6 +2,7 @@
 //!
 //! Everything is read from `/proc`; nothing is asked of the service itself, so a process that lies cannot lie here. Read-only.
 
+use crate::ipc::status::quoted;
 use crate::role::{Layer, Role};
 use crate::sys::kernel_log;
 use crate::sys::policy::Policy;
@@ -269,20 +270,6 @@ fn json_row(row: &Row) -> String {
         row.facts.descriptors.map_or_else(|| "null".to_owned(), |count| count.to_string()),
         faults.join(","),
     )
-}
-
-/// A JSON string (RFC 8259, 7).
-fn quoted(text: &str) -> String {
-    let mut quoted = String::from("\"");
-    for character in text.chars() {
-        match character {
-            '"' | '\\' => quoted.extend(['\\', character]),
-            control if u32::from(control) < 0x20 => quoted.push_str(&format!("\\u{:04x}", u32::from(control))),
-            plain => quoted.push(plain),
-        }
-    }
-    quoted.push('"');
-    quoted
 }
 
 const PARENT_TITLE: &str = "anchorite: parent";

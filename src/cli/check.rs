@@ -3,6 +3,7 @@
 use super::{control, surprises};
 use crate::config;
 use crate::ipc::control::Order;
+use crate::ipc::status::quoted;
 use crate::parent;
 use std::path::Path;
 
@@ -22,9 +23,8 @@ pub(super) fn main(file: &Path, dump: bool, open: &[String]) -> u8 {
     // What a running service listens on is no conflict with it.
     let asked = config.server.control_socket.as_deref().filter(|_| open.is_empty());
     let status = asked.and_then(|path| control::ask(path, Order::Status { json: true }).ok());
-    let owned = |address: &str| {
-        open.iter().any(|open| open == address) || status.as_ref().is_some_and(|status| status.contains(&format!("\"{address}\"")))
-    };
+    let owned =
+        |address: &str| open.iter().any(|open| open == address) || status.as_ref().is_some_and(|status| status.contains(&quoted(address)));
     // Where there is no such user, that is a fault, told below.
     let warnings = parent::identity(&config).map_or_else(|_| Vec::new(), |identity| surprises::find(&config, identity));
     for warning in warnings {

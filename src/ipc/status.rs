@@ -52,7 +52,7 @@ impl Status {
 impl GenerationStatus {
     fn json(&self) -> String {
         let GenerationStatus { number, state, workers, addresses } = self;
-        let addresses: Vec<String> = addresses.iter().map(|address| format!("\"{address}\"")).collect();
+        let addresses: Vec<String> = addresses.iter().map(|address| quoted(address)).collect();
         let (workers, addresses) = (joined(workers, ","), addresses.join(","));
         format!("{{\"generation\":{number},\"state\":\"{state}\",\"workers\":[{workers}],\"listen\":[{addresses}]}}")
     }
@@ -60,6 +60,20 @@ impl GenerationStatus {
 
 fn joined(pids: &[i32], between: &str) -> String {
     pids.iter().map(i32::to_string).collect::<Vec<_>>().join(between)
+}
+
+/// A JSON string (RFC 8259, 7).
+pub fn quoted(text: &str) -> String {
+    let mut quoted = String::from("\"");
+    for character in text.chars() {
+        match character {
+            '"' | '\\' => quoted.extend(['\\', character]),
+            control if u32::from(control) < 0x20 => quoted.push_str(&format!("\\u{:04x}", u32::from(control))),
+            plain => quoted.push(plain),
+        }
+    }
+    quoted.push('"');
+    quoted
 }
 
 #[cfg(test)]
@@ -87,5 +101,14 @@ mod tests {
         );
         status.totals = Some(Totals::default());
         assert!(status.text().contains("connections now: 0 reading") && status.json().contains("}],\"connections_reading\":0,"));
+    }
+
+    #[test]
+    fn a_path_of_any_bytes_leaves_the_json_whole() {
+        let odd = "unix:/run/a\"b\\c\n\u{1b}\u{e9}";
+        let generation = GenerationStatus { number: 1, state: "serving", workers: Vec::new(), addresses: vec![odd.to_owned()] };
+        let status = Status { generations: vec![generation], ..Status::default() };
+        let read: serde_json::Value = serde_json::from_str(&status.json()).unwrap();
+        assert_eq!(read["generations"][0]["listen"][0], odd);
     }
 }
