@@ -26,7 +26,7 @@ impl Supervisor {
             self.manager.reloading();
         }
         if let Err(why) = self.try_reload(&clients) {
-            self.logs.report.line(Level::Error, &format!("reload: {why}; everything stays as it was"));
+            self.logs.report.line(Level::Error, &format!("reload: everything stays as it was: {why}"));
             self.answer_reload(clients, &Err(why));
         }
     }
@@ -131,7 +131,7 @@ impl Supervisor {
         if self.current().is_none() {
             return Err(why);
         }
-        self.logs.report.line(Level::Error, &format!("reload: {why}; everything stays as it was"));
+        self.logs.report.line(Level::Error, &format!("reload: everything stays as it was: {why}"));
         Ok(())
     }
 

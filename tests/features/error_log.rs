@@ -51,3 +51,19 @@ fn names_in_error_lines_are_escaped() {
         assert!(!line.starts_with("forged"));
     }
 }
+
+#[test]
+fn every_line_of_a_refused_configuration_has_time_and_level() {
+    let root = Root::with_index();
+    let server = Server::run(&Configuration::of(&root.path()));
+    server.configure(&Configuration::of(&root.path()).limits("no_such_key = 1\nnor_this = 2"));
+    server.order(&["reload"]).must_fail();
+    let lines = server.wait_for_lines("error.log", 7);
+    assert!(lines.iter().filter(|line| line.contains("unknown key")).count() == 2, "{lines:#?}");
+    for line in &lines {
+        let mut words = line.split(' ');
+        let time = words.next().unwrap();
+        assert!(time.len() == 25 && time.as_bytes()[10] == b'T', "{line}");
+        assert!(words.next().is_some_and(|level| level.starts_with('[')) && words.next() == Some("parent:"), "{line}");
+    }
+}
