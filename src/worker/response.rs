@@ -154,8 +154,9 @@ pub(super) fn change(out: &mut Vec<u8>, start: usize, changes: &ResponseChanges,
     let mut lines = head.split_inclusive(|byte| *byte == b'\n');
     out.extend_from_slice(lines.next().unwrap_or_default());
     lines.filter(|line| *line != b"\r\n" && !replaced(line)).for_each(|line| out.extend_from_slice(line));
-    let varies = memchr::memmem::find(&head, VARY).is_some();
-    let merged = changes.headers.iter().find(|(name, _)| varies && name.eq_ignore_ascii_case("vary")).map(|(_, value)| vary_also(value));
+    let ours = head.split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(b"Vary: ")).map(<[u8]>::trim_ascii_end);
+    let rules = changes.headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("vary"));
+    let merged = ours.zip(rules).map(|(ours, (_, value))| vary_also(value, ours));
     let changed = changes.headers.iter().map(|(name, value)| match &merged {
         Some(merged) if name.eq_ignore_ascii_case("vary") => (&**name, merged.as_slice()),
         Some(_) | None => (&**name, &**value),
@@ -177,13 +178,13 @@ pub(super) fn end(out: &mut Vec<u8>, varies: bool, persistence: Persistence) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// A rule's `Vary` with ours: without it a cache would give one form of a file to who asked for another.
-fn vary_also(value: &[u8]) -> Vec<u8> {
+/// A rule's `Vary` with ours: without it a cache would give one form of an answer to who asked for another.
+fn vary_also(value: &[u8], ours: &[u8]) -> Vec<u8> {
     let members = || value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
-    if value.is_empty() || members().any(|member| member == b"*" || member.eq_ignore_ascii_case(b"accept-encoding")) {
+    if value.is_empty() || members().any(|member| member == b"*" || member.eq_ignore_ascii_case(ours)) {
         return value.to_vec();
     }
-    [value, b", Accept-Encoding"].concat()
+    [value, b", ", ours].concat()
 }
 
 /// What the forms of a file are chosen by.
