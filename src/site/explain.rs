@@ -3,6 +3,7 @@
 //! Used by `anchorite explain`; does no I/O: whoever calls answers the look-ups.
 
 use super::facts::Facts;
+use super::listing::{Format, Order};
 use super::log_format;
 use super::lookup::{Base, Stands};
 use super::plan::{Answer, Lookup, Outcome, Plan, Step};
@@ -251,7 +252,16 @@ fn outcome_line(sites: &Sites, site: &Compiled, plan: &Plan, facts: &Facts<'_>, 
     let status = |status: Status| line(status.to_string()).number("status", status.code());
     match outcome {
         Outcome::File(()) => line(format!("with the file \"{}\"", shown(&file))).number("status", 200u16).with("file", file),
-        Outcome::Listing => line(format!("with the listing of \"{}\"", shown(&file))).number("status", 200u16).with("listing", file),
+        Outcome::Listing => {
+            let (format, order) = (Format::wanted(facts.fields), Order::of_query(plan.query(facts)));
+            let how = format!("as {}, by {} ({})", format.name(), order.key.word(), order.word());
+            line(format!("with the listing of \"{}\", {how}", shown(&file)))
+                .number("status", 200u16)
+                .with("listing", file)
+                .with("format", format.name())
+                .with("sort", order.key.word())
+                .with("order", order.word())
+        }
         Outcome::Redirect(code) => {
             let mut location = Vec::new();
             plan.location(site, facts, &mut location);
