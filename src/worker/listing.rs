@@ -37,8 +37,8 @@ enum State {
     Reading,
     /// This entry of those collected is the next to be written; whether there are more in the directory than those.
     Writing { next: usize, more: bool },
-    /// Entries are written as they are read.
-    Passing,
+    /// Entries are written as they are read, a batch at each other call: what is read costs more than what is written.
+    Passing { rested: bool },
 }
 
 /// Where the entries come from, and what decides which of them are shown.
@@ -181,7 +181,7 @@ impl Listing {
         self.entries = Entries::default();
         self.held.set(0);
         if more {
-            self.state = State::Passing;
+            self.state = State::Passing { rested: true };
             return Ok(Produced::More);
         }
         self.list.end(out);
@@ -190,6 +190,7 @@ impl Listing {
 
     /// Writes a batch as it is read.
     fn pass(&mut self, out: &mut Vec<u8>) -> io::Result<Produced> {
+        self.state = State::Passing { rested: false };
         let Some(batch) = self.source.next()? else {
             self.list.end(out);
             return Ok(Produced::End);
@@ -204,7 +205,11 @@ impl Produce for Listing {
         match self.state {
             State::Reading => self.read().map(|()| Produced::More),
             State::Writing { next, more } => self.write(next, more, out),
-            State::Passing => self.pass(out),
+            State::Passing { rested: true } => self.pass(out),
+            State::Passing { rested: false } => {
+                self.state = State::Passing { rested: true };
+                Ok(Produced::More)
+            }
         }
     }
 
