@@ -182,3 +182,207 @@ fn a_directory_of_many_names_is_listed_in_time_and_others_are_served_meanwhile()
     assert!(start.elapsed() < std::time::Duration::from_secs(10), "{:?}", start.elapsed());
     assert_eq!(hrefs(&text).iter().filter(|href| href.contains("file-")).count(), 20_000);
 }
+
+/// The names in a list, as `href` has them, without the directory above.
+fn listed_names(page: &str) -> Vec<String> {
+    hrefs(page).into_iter().filter_map(|href| Some(href.strip_prefix("./")?.to_owned())).collect()
+}
+
+#[test]
+fn the_query_sorts_and_what_is_unknown_in_it_does_not_matter() {
+    let root = Root::new();
+    for (name, size, time) in [("b", 1, 300), ("A", 3, 100), ("c", 2, 200)] {
+        let path = root.sparse(name, size);
+        let time = std::time::UNIX_EPOCH + std::time::Duration::from_secs(time);
+        std::fs::OpenOptions::new().write(true).open(path).unwrap().set_modified(time).unwrap();
+    }
+    root.directory("z");
+    let server = listed(&root);
+    for (query, right) in [
+        ("", ["z/", "A", "b", "c"]),
+        ("?sort=name&order=desc", ["z/?sort=name&order=desc", "c", "b", "A"]),
+        ("?sort=size", ["z/?sort=size&order=asc", "b", "c", "A"]),
+        ("?order=desc&sort=time", ["z/?sort=time&order=desc", "b", "c", "A"]),
+        ("?sort=colour&order=up&x=%00%3Cscript%3E", ["z/", "A", "b", "c"]),
+    ] {
+        let page = server.get(format!("/{query}")).must_be(&[200]).text();
+        assert_eq!(listed_names(&page), right, "{query}");
+        assert!(!page.contains("<script"));
+        let json = server.ask("GET", format!("/{query}"), &["Accept: application/json"]).must_be(&[200]).text();
+        let array: Vec<serde_json::Value> = serde_json::from_str(&json).unwrap();
+        let names: Vec<&str> = array.iter().map(|object| object["name"].as_str().unwrap()).collect();
+        assert_eq!(names, right.map(|name| name.split('/').next().unwrap()), "{query}");
+    }
+}
+
+#[test]
+fn json_leads_to_every_file_whatever_its_name() {
+    let root = Root::new();
+    let names: [&[u8]; 6] = [b"plain", b"\xff\xfe", b"quote\"", b"new\nline", b"<b>&", "\u{202e}x".as_bytes()];
+    for name in names {
+        root.file([b"d/", name].concat(), name);
+    }
+    root.directory("d/sub ");
+    let server = listed(&root);
+    let response = server.ask("GET", "/d/", &["Accept: application/json, text/html;q=0.5"]).must_be(&[200]);
+    assert_eq!(response.field("Content-Type"), Some("application/json"));
+    assert_eq!(response.field("Vary"), Some("Accept"));
+    let array: Vec<serde_json::Value> = serde_json::from_slice(&response.body).unwrap();
+    assert_eq!(array[0]["type"], "directory");
+    assert_eq!(array[0]["href"], "./sub%20/");
+    server.get("/d/sub%20/").must_be(&[200]);
+    assert!(array[0].get("size").is_none());
+    let mut found: Vec<Vec<u8>> = array[1..]
+        .iter()
+        .map(|object| {
+            let body = server.get(resolve("/d/", object["href"].as_str().unwrap())).must_be(&[200]).body;
+            assert_eq!((object["type"].as_str(), object["size"].as_u64()), (Some("file"), Some(body.len() as u64)));
+            assert!(object["modified"].as_str().unwrap().ends_with('Z'));
+            body
+        })
+        .collect();
+    found.sort();
+    let mut right = names.map(<[u8]>::to_vec);
+    right.sort();
+    assert_eq!(found, right);
+    let page = server.get("/d/").must_be(&[200]);
+    assert_eq!(page.field("Vary"), Some("Accept"));
+    assert!(page.field("Content-Type").unwrap().starts_with("text/html"));
+}
+
+#[test]
+fn a_list_shows_what_can_be_had_and_nothing_else() {
+    let root = Root::new();
+    root.file("open", "x");
+    root.file("closed", "x");
+    root.mode("closed", 0o600);
+    root.file("group", "x");
+    root.mode("group", 0o640);
+    root.file("denied.ini", "x");
+    root.file("hidden.bak", "x");
+    root.file("../outside", "x");
+    root.file("shut/x", "x");
+    root.mode("shut", 0o700);
+    root.file("entered/index.html", "x");
+    root.mode("entered", 0o711);
+    root.fifo("pipe");
+    drop(std::os::unix::net::UnixListener::bind(root.at("socket")).unwrap());
+    for (name, target) in [("in", "open"), ("out", "../outside"), ("to-closed", "closed"), ("to-shut", "shut"), ("loop", "loop")] {
+        root.link(name, target);
+    }
+    let rule = "name = [\"\"]\nlisting = true\n[[site.rule]]\npath = \"*.ini\"\ndeny = [\"0.0.0.0/0\"]";
+    let server = Server::run(&Configuration::new().site(&root.path(), rule));
+    let shown = listed_names(&server.get("/").must_be(&[200]).text());
+    // Every name that stands there, and whether a request for it is answered.
+    let mut right = Vec::new();
+    for entry in std::fs::read_dir(root.path()).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        let directory = root.at(&name).is_dir();
+        let target = if directory { format!("{name}/") } else { name };
+        if server.get(format!("/{target}")).status == 200 {
+            right.push(target);
+        }
+    }
+    right.sort_by_key(|name| (!name.ends_with('/'), name.to_lowercase()));
+    assert_eq!(shown, right);
+    assert!(shown.contains(&"open".to_owned()) && shown.contains(&"entered/".to_owned()) && shown.contains(&"in".to_owned()));
+    assert!(!shown.contains(&"denied.ini".to_owned()) && !shown.contains(&"out".to_owned()));
+    if crate::support::is_root() {
+        assert_eq!(shown, ["entered/", "in", "open"]);
+    }
+    root.mode("shut", 0o755);
+}
+
+#[test]
+fn a_list_has_no_validators_and_is_not_kept() {
+    let root = Root::new();
+    root.file("a", "a");
+    let server = listed(&root);
+    let page = server.get("/").must_be(&[200]);
+    assert!(page.field("ETag").is_none() && page.field("Last-Modified").is_none());
+    assert_eq!(page.field("Cache-Control"), Some("no-cache"));
+    for (field, status) in [
+        ("If-None-Match: *", 304),
+        ("If-Match: *", 200),
+        ("If-Match: \"a\"", 412),
+        ("If-None-Match: \"a\"", 200),
+        ("If-Modified-Since: Fri, 31 Dec 2100 23:59:59 GMT", 200),
+        ("Range: bytes=0-3", 200),
+    ] {
+        let answer = server.ask("GET", "/", &[field]).must_be(&[status]);
+        assert!(status != 304 || answer.field("Cache-Control") == Some("no-cache"), "{field}");
+    }
+    // What a rule says stands beside what a cache has to know.
+    let rule = "name = [\"\"]\nlisting = true\n[[site.rule]]\nheader = { Vary = \"Cookie\", Cache-Control = \"max-age=9\" }";
+    let ruled = Server::run(&Configuration::new().site(&root.path(), rule)).get("/").must_be(&[200]);
+    assert_eq!((ruled.field("Vary"), ruled.field("Cache-Control")), (Some("Cookie, Accept"), Some("max-age=9")));
+    let head = server.head("/").must_be(&[200]);
+    for name in ["Content-Type", "Cache-Control", "Vary", "X-Content-Type-Options", "Content-Security-Policy"] {
+        assert_eq!(head.field(name), page.field(name), "{name}");
+    }
+}
+
+#[test]
+fn explain_says_as_what_and_in_which_order_a_directory_is_listed() {
+    let root = Root::new();
+    root.directory("d");
+    let server = listed(&root);
+    let explained = |target: &str, accept: &str| {
+        let ended = server.order(&["explain", target, "--json", "--header", &format!("Accept: {accept}")]).must_be_done();
+        let answer = ended.stdout.lines().find(|line| line.contains("\"what\":\"answer\"")).unwrap().to_owned();
+        let answer: serde_json::Value = serde_json::from_str(&answer).unwrap();
+        ["format", "sort", "order"].map(|name| answer[name].as_str().unwrap().to_owned())
+    };
+    assert_eq!(explained("http://a/d/", "*/*"), ["HTML", "name", "asc"]);
+    assert_eq!(explained("http://a/d/?sort=size&order=desc", "application/json"), ["JSON", "size", "desc"]);
+}
+
+#[test]
+fn slashes_and_spaces_in_the_address_of_a_list_do_not_matter() {
+    let root = Root::new();
+    root.file("a/ b /c", "c");
+    root.file("a/x", "x");
+    let server = listed(&root);
+    for base in ["/a/%20b%20/", "//a//%20b%20/", "/a/%20b%20//"] {
+        let page = server.get(base).must_be(&[200]).text();
+        assert!(page.contains("<title>Index of /a/ b /</title>"), "{base}: {page}");
+        assert_eq!(listed_names(&page), ["c"], "{base}");
+        assert_eq!(server.get(format!("{base}c")).body, b"c", "{base}");
+    }
+    server.get("/a/%20b%20").must_be(&[301]);
+}
+
+#[test]
+fn wget_mirrors_a_listed_tree_byte_for_byte() {
+    let root = Root::new();
+    let names: [&[u8]; 11] = [
+        b"a",
+        b"100%.txt",
+        b"a#b",
+        b"c?d",
+        b" lead",
+        b"it's & <b>",
+        b"dist+dev1.pkg",
+        b"sub dir/;x=y",
+        b"sub dir/deep:er/[1]{2}|^`=",
+        "u/\u{e4}\u{f6}\u{634}".as_bytes(),
+        b"u/back\\slash",
+    ];
+    for name in names {
+        root.file(name, [name, &crate::support::pattern(70_000)].concat());
+    }
+    let server = listed(&root);
+    let copy = tempfile::tempdir().unwrap();
+    let output = std::process::Command::new("wget")
+        .args(["-q", "-r", "-np", "-nH", "-e", "robots=off", "--no-iri", "--restrict-file-names=nocontrol", "--reject-regex", "[?]sort="])
+        .arg(format!("http://{}/", server.address()))
+        .current_dir(copy.path())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    for name in names {
+        use std::os::unix::ffi::OsStrExt;
+        let name = std::ffi::OsStr::from_bytes(name);
+        assert_eq!(std::fs::read(copy.path().join(name)).unwrap(), std::fs::read(root.path().join(name)).unwrap(), "{name:?}");
+    }
+}

@@ -18,12 +18,13 @@ pub(crate) fn pages() -> (Root, Server, Vec<(&'static str, &'static str)>) {
     let root = Root::new();
     root.file("d/100%.txt", "x");
     root.file(b"d/bad\xff\n<script>alert(1)</script>\"'&", "x");
-    root.file("d/javascript:alert(1)", "x");
+    root.file("d/javascript:alert(1).txt", "x");
     root.file(format!("d/{}", "averylongname".repeat(18)), "x");
     root.sparse("d/large.iso", 4_324_204_544);
     root.file("d/sub dir/\u{634}\u{631}\u{62d}.txt", "x");
     root.directory("empty");
     for number in 1..=40u64 {
+        root.sparse(format!("picture-{number:02}.jpg"), number * number * 54_321);
         root.sparse(format!("d/picture-{number:02}.jpg"), number * number * 54_321);
     }
     let rule = "name = [\"\"]\nlisting = true\n[[site.rule]]\npath = \"/status\"\nrespond = \"status\"";

@@ -4,6 +4,7 @@
 #![allow(dead_code, unused_imports, unused_macros, reason = "each test binary includes this module and uses its own part of it")]
 
 mod access_line;
+mod browser;
 mod client;
 mod configuration;
 mod network;
@@ -12,6 +13,7 @@ mod root;
 mod server;
 
 pub(crate) use access_line::AccessLine;
+pub(crate) use browser::Browser;
 pub(crate) use client::{Client, Response, request};
 pub(crate) use configuration::Configuration;
 pub(crate) use network::own_network;
@@ -54,6 +56,22 @@ macro_rules! needs_root {
     };
 }
 pub(crate) use needs_root;
+
+/// Whether what takes long, or needs large programs, is tested too: `tests/run --all`.
+pub(crate) fn is_all() -> bool {
+    std::env::var_os("ANCHORITE_TESTS_ALL").is_some_and(|value| value == "1")
+}
+
+/// Ends the test early, with a line that says so, where not everything is tested.
+macro_rules! needs_all {
+    () => {
+        if !crate::support::is_all() {
+            eprintln!("skipped: this case needs tests/run --all");
+            return;
+        }
+    };
+}
+pub(crate) use needs_all;
 
 /// Bytes as text for messages: what is not printable ASCII as `\xHH`.
 pub(crate) fn shown(bytes: &[u8]) -> String {
