@@ -249,6 +249,8 @@ impl Service {
         let page_of = match outcome {
             Outcome::Status(status) => Some(status),
             Outcome::MethodNotAllowed => Some(Status::METHOD_NOT_ALLOWED),
+            // `respond = 404` without a text means the page that the site has for it.
+            Outcome::Respond(status) if status.code() >= 400 && plan.body().is_none() => Some(status),
             Outcome::File(_)
             | Outcome::Listing
             | Outcome::Redirect(_)

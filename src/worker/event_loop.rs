@@ -148,8 +148,9 @@ impl Worker {
             self.service.counters.publish();
             self.service.counters.set_gauges(self.gauges);
         }
-        for seat in self.connections.iter().filter_map(|(_, connection)| connection.seat) {
-            self.service.clients.leave(seat);
+        // What its time did not suffice for is cut off, and has its line in the log all the same.
+        for index in self.connections.iter().map(|(index, _)| index).collect::<Vec<_>>() {
+            self.close(index);
         }
         self.service.log.flush(self.service.clock.now);
         Ok(())

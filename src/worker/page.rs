@@ -7,6 +7,7 @@ use super::response::{Head, Persistence};
 use super::visit::Visit;
 use crate::config::{Level, Page};
 use crate::ipc::counters::{Counter, Gauge};
+use crate::ipc::lines;
 use crate::proto::status::{Reject, Status};
 use crate::site::plan::{self, Plan};
 use crate::site::{error_page, look, status_page};
@@ -17,7 +18,9 @@ impl Service {
     /// Answers bytes that are no acceptable request; the connection ends.
     pub(super) fn reject(&mut self, visit: Visit, reject: &Reject, line: &[u8]) {
         self.counters.count(Counter::Refused, 1);
-        self.log.error(Level::Info, &format!("client {}: {} ({})", visit.client, reject.status, reject.why));
+        // No site, as no head was understood that names one.
+        let shown = lines::escaped(line.get(..REJECTED_SHOWN).unwrap_or(line));
+        self.log.error(Level::Info, &format!("client {}, request \"{shown}\": {} ({})", visit.client, reject.status, reject.why));
         self.page.clear();
         error_page::render(reject.status, &mut self.page);
         Head::begin(&mut self.out, reject.status, &self.server, &self.clock)
@@ -115,5 +118,8 @@ impl Service {
         }
     }
 }
+
+/// Bytes shown of what was no request.
+const REJECTED_SHOWN: usize = 256;
 
 const PLAIN: &[u8] = b"text/plain; charset=utf-8";

@@ -276,6 +276,9 @@ fn a_transfer_that_outlasts_drain_timeout_is_ended() {
     let took = wait_until(PATIENCE, gone).expect("the old generation ends");
     assert!(took > Duration::from_millis(500), "{took:?}");
     assert!(rest(&download, BIG) < BIG);
+    // What was cut off has its line.
+    let lines = server.wait_for_lines("access.log", 1);
+    assert!(lines.len() == 1 && lines[0].contains("/big"), "{lines:?}");
 }
 
 #[test]

@@ -526,7 +526,18 @@ fn error_pages_types_and_character_sets_are_the_configured_ones() {
     root.file("a.png", "png");
     root.directory("closed");
     let site =
-        "charset = \"iso-8859-15\"\nerror_pages = { 404 = \"/errors/404.html\", 403 = \"/errors/403.html\", 405 = \"/errors/405.html\" }";
+        "charset = \"iso-8859-15\"\nerror_pages = { 404 = \"/errors/404.html\", 403 = \"/errors/403.html\", 405 = \"/errors/405.html\", 410 = \"/errors/none.html\" }
+[[site.rule]]
+path = \"/said\"
+respond = 404
+[[site.rule]]
+path = \"/own\"
+respond = 404
+respond_body = \"own\"
+[[site.rule]]
+path = \"/gone\"
+respond = 410
+";
     let mime = "\n[mime]\n\"application/x-own\" = [\"own\"]\n\"text/x-sheet\" = [\"css\"]\n";
     let server = Server::run(&Configuration::of(&root.path()).limits(mime).site(&root.path(), &named(site)));
     for (target, kind) in [
@@ -540,6 +551,9 @@ fn error_pages_types_and_character_sets_are_the_configured_ones() {
     }
     let missing = server.get("/none").must_be(&[404]);
     assert_eq!(missing.text(), "not here");
+    assert_eq!(server.get("/said").must_be(&[404]).text(), "not here");
+    assert_eq!(server.get("/own").must_be(&[404]).text(), "own");
+    assert_ne!(server.get("/gone").must_be(&[410]).text(), "not here");
     // The page is no answer to conditions or ranges of the request.
     let ranged = server.ask("GET", "/none", &["Range: bytes=0-1", "If-None-Match: *"]).must_be(&[404]);
     assert_eq!(ranged.text(), "not here");
