@@ -7,7 +7,7 @@ use anchorite::proto::date;
 use anchorite::proto::head::{self, HeadLimits};
 
 const LIMITS: HeadLimits = HeadLimits { request_line: 64, header_bytes: 4096, header_count: 64 };
-const VALIDATORS: Validators<'_> = Validators { etag: b"\"5f.1-2\"", modified: 784_111_777 };
+const VALIDATORS: Validators<'_> = Validators { etag: b"\"5f.1-2\"", weak: false, modified: 784_111_777 };
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     let Some((method, fields)) = data.split_first() else { return };
