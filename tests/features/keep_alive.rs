@@ -152,3 +152,23 @@ fn keepalive_requests_are_counted() {
     }
     client.expect_end();
 }
+
+#[test]
+fn kept_connections_spread_over_the_workers() {
+    let root = Root::with_index();
+    let server = Server::run(&Configuration::of(&root.path()));
+    let sockets = |pid: i32| {
+        let entries = std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap();
+        let links = entries.filter_map(|entry| std::fs::read_link(entry.unwrap().path()).ok());
+        links.filter(|link| link.to_string_lossy().starts_with("socket:")).count()
+    };
+    let workers = server.workers();
+    let before: Vec<usize> = workers.iter().map(|pid| sockets(*pid)).collect();
+    let mut clients: Vec<_> = (0..64).map(|_| server.connect()).collect();
+    for client in &mut clients {
+        client.send(request("GET", "/", &[]));
+        client.response("GET").must_be(&[200]);
+    }
+    let held: Vec<usize> = workers.iter().zip(before).map(|(pid, before)| sockets(*pid) - before).collect();
+    assert!(held.len() == 2 && held.iter().sum::<usize>() == 64 && held.iter().all(|count| *count >= 16), "{held:?}");
+}
