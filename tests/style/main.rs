@@ -1,6 +1,7 @@
 //! The house rules, checked: rooms and their floors, sizes, and documents that say what the code does.
 #![expect(clippy::panic, clippy::disallowed_methods, reason = "a test ends by panicking, and runs the program and mandoc")]
 
+mod clocks;
 mod configuration_manual;
 mod examples;
 mod policy_documents;
