@@ -29,8 +29,9 @@ impl Status {
     pub fn text(&self) -> String {
         let mut text = format!("parent {}, {} restarts, {} log lines lost\n", self.parent, self.restarts, self.lost_lines);
         for GenerationStatus { number, state, workers, addresses } in &self.generations {
-            let (workers, addresses) = (joined(workers, " "), addresses.join(" "));
-            text.push_str(&format!("generation {number} {state}: workers {workers}, listening on {addresses}\n"));
+            // One that drains listens no more.
+            let listening = if addresses.is_empty() { String::new() } else { format!(", listening on {}", addresses.join(" ")) };
+            text.push_str(&format!("generation {number} {state}: workers {}{listening}\n", joined(workers, " ")));
         }
         text + &self.totals.as_ref().map_or_else(|| "no worker answered".to_owned(), Totals::text)
     }
@@ -99,6 +100,8 @@ mod tests {
             "{\"pid\":6,\"restarts\":1,\"log_lines_unwritten\":2,\"generations\":[{\"generation\":3,\"state\":\"serving\",\
              \"workers\":[7,8],\"listen\":[\"127.0.0.1:80\",\"unix:/run/x.sock\"]}]}"
         );
+        status.generations[0].addresses.clear();
+        assert!(status.text().contains("serving: workers 7 8\n"));
         status.totals = Some(Totals::default());
         assert!(status.text().contains("connections now: 0 reading") && status.json().contains("}],\"connections_reading\":0,"));
     }

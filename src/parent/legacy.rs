@@ -16,6 +16,7 @@ use crate::role::Role;
 use crate::sys::kept::copy;
 use crate::sys::privilege::Identity;
 use crate::sys::process::{self, Executable};
+use crate::sys::watch::Watched;
 use crate::sys::{memory, socket};
 use serde::{Deserialize, Serialize};
 use std::cell::Cell;
@@ -65,7 +66,7 @@ pub(super) struct Rest {
     pub(super) file: OsString,
     pub(super) control_socket: Option<OsString>,
     pub(super) pid_file: Option<OsString>,
-    pub(super) watched: Vec<(OsString, Option<(u64, u64)>)>,
+    pub(super) watched: Watched,
     pub(super) restarts: u32,
     pub(super) lost_lines: u64,
     /// Of the process, and the words of the service manager.

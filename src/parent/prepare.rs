@@ -7,7 +7,8 @@ use super::listen::{Listener, listen};
 use super::logs::Logs;
 use crate::config::{self, Config, directories};
 use crate::sys::privilege::Identity;
-use crate::sys::{pid_file, proc, process};
+use crate::sys::watch::Watched;
+use crate::sys::{clock, pid_file, process};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -22,11 +23,8 @@ pub(super) struct Source {
     pub(super) program: PathBuf,
     pub(super) identity: Identity,
     pub(super) fixed: Fixed,
-    /// Directories by the names the configuration has for them, and what they were when they were shown.
-    pub(super) watched: Vec<(PathBuf, Option<(u64, u64)>)>,
-    pub(super) looked: u64,
-    /// What those directories were when a reload was last tried for their sake.
-    pub(super) tried: Vec<Option<(u64, u64)>>,
+    /// Directories by the names the configuration has for them, as they were when they were shown.
+    pub(super) watched: Watched,
     /// Another reload was asked for while one was under way, by these clients: the file may have changed since it was read.
     pub(super) again: Option<Vec<u64>>,
 }
@@ -48,7 +46,7 @@ pub(super) struct Prepared {
     pub(super) drain_ms: u64,
     /// Taken by whoever writes to them.
     pub(super) logs: Option<Logs>,
-    pub(super) watched: Vec<(PathBuf, Option<(u64, u64)>)>,
+    pub(super) watched: Watched,
     pub(super) pid_file: Option<PathBuf>,
 }
 
@@ -57,7 +55,7 @@ pub(super) struct Pending {
     pub(super) number: u32,
     pub(super) clients: Vec<u64>,
     pub(super) logs: Option<Logs>,
-    pub(super) watched: Vec<(PathBuf, Option<(u64, u64)>)>,
+    pub(super) watched: Watched,
     pub(super) pid_file: Option<PathBuf>,
 }
 
@@ -101,7 +99,7 @@ pub(super) fn prepare(
     let (logs, numbers) = Logs::open(&config, identity, logs)?;
     let (bases, _) = directories(&config.sites);
     let shown: BTreeSet<PathBuf> = bases.into_iter().map(|base| base.path).chain(config.jail.also.iter().cloned()).collect();
-    let watched = shown.into_iter().map(|path| (path.clone(), proc::inode(&path))).collect();
+    let watched = Watched::new(shown, clock::monotonic_ms());
     let cells = Rc::new(Cells::new(&mut config, identity, numbers)?);
     Ok(Prepared {
         cells,
@@ -113,30 +111,3 @@ pub(super) fn prepare(
         pid_file,
     })
 }
-
-impl Source {
-    /// How often the directories are looked at, in milliseconds.
-    pub(super) fn watch_ms(&self) -> u64 {
-        if self.file.is_some() { WATCH_MS } else { u64::MAX / 2 }
-    }
-
-    /// A directory that is another one than when it was shown: replaced by renaming, or a link that leads elsewhere now.
-    pub(super) fn replaced(&mut self, now: u64) -> Option<PathBuf> {
-        if now.saturating_sub(self.looked) < self.watch_ms() {
-            return None;
-        }
-        self.looked = now;
-        let found: Vec<_> = self.watched.iter().map(|(path, _)| proc::inode(path)).collect();
-        let changed = |((_, shown), found): &(&(PathBuf, _), &Option<_>)| found.is_some() && *found != shown;
-        let (path, _) = self.watched.iter().zip(&found).find(changed).map(|(watched, _)| watched)?;
-        let path = path.clone();
-        // What a reload failed for is not tried again before something changes.
-        (self.tried != found).then(|| {
-            self.tried = found;
-            path
-        })
-    }
-}
-
-/// How often the shown directories are looked at.
-const WATCH_MS: u64 = 2_000;

@@ -163,7 +163,7 @@ impl Supervisor {
         if let Some(clients) = self.source.again.take() {
             return self.reload(clients);
         }
-        if let Some(path) = self.source.replaced(now) {
+        if let Some(path) = self.source.file.is_some().then(|| self.source.watched.replaced(now)).flatten() {
             self.logs.report.line(Level::Notice, &format!("\"{}\" was replaced: reloading", path.display()));
             self.reload(Vec::new());
         }

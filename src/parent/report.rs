@@ -3,10 +3,7 @@
 use crate::config::Level;
 use crate::ipc::lines;
 use crate::ipc::syslog::Syslog;
-use crate::role::{Layer, Role};
-use crate::sys::policy::Policy;
-use crate::sys::privilege::Identity;
-use crate::sys::{landlock, log_file, process, socket};
+use crate::sys::{log_file, process, socket};
 use std::cell::RefCell;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -59,22 +56,4 @@ impl Report {
 /// Tells the operator who started the service; a standard error that is closed, or that nobody reads, is no reason to stop.
 pub(super) fn announce(text: &str) {
     let _ = log_file::append_now(io::stderr(), format!("anchorite: {text}\n").as_bytes());
-}
-
-/// One line that says how the service is confined, and in capitals what is missing of it.
-pub(super) fn confinement(workers: u16, identity: Identity, chrooted: bool, missing: &[Layer]) -> String {
-    let layer = |layer, present: String, absent: &str| if missing.contains(&layer) { absent.to_owned() } else { present };
-    let s = if workers == 1 { "" } else { "s" };
-    let rootless = identity.rootless && !missing.contains(&Layer::Namespaces);
-    let namespace = if rootless { " in user namespaces" } else { "" };
-    let tree = if chrooted { "read-only chroot" } else { "private read-only tree" };
-    let calls = Policy::of(Role::Worker).allow.len();
-    [
-        format!("confined: {workers} worker{s} and log as uid {} gid {}{namespace}", identity.uid, identity.gid),
-        layer(Layer::Namespaces, format!("{tree}, no network"), "NO PRIVATE TREE, NO NAMESPACES"),
-        layer(Layer::Seccomp, format!("{calls} system calls"), "NO SECCOMP"),
-        layer(Layer::Landlock, format!("Landlock ABI {}", landlock::version()), "NO LANDLOCK"),
-        "no capabilities; check with \"anchorite audit\"".to_owned(),
-    ]
-    .join(", ")
 }

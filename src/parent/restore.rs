@@ -58,9 +58,7 @@ fn restore(resume: i32, why: &str) -> Result<Supervisor, String> {
         program: PathBuf::from(&legacy.program),
         identity: rest.identity,
         fixed: legacy.fixed.clone(),
-        watched: rest.watched.into_iter().map(|(path, inode)| (path.into(), inode)).collect(),
-        looked: clock::monotonic_ms(),
-        tried: Vec::new(),
+        watched: rest.watched,
         again: None,
     };
     let control = rest.control_socket.zip(control).map(|(path, listener)| Control::inherit(Path::new(&path), listener));

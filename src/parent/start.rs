@@ -8,7 +8,7 @@ use super::listen::{self, Listener};
 use super::logs::Logs;
 use super::prepare::{Fixed, Source, prepare};
 use super::prove::{Proof, prove};
-use super::report::{self, announce};
+use super::report::announce;
 use super::supervise::Supervisor;
 use crate::config::{Config, JailMode, Level};
 use crate::ipc::lines;
@@ -18,7 +18,8 @@ use crate::sys::policy::Policy;
 use crate::sys::privilege::{self, Identity};
 use crate::sys::process::{self, Executable};
 use crate::sys::signal::Signals;
-use crate::sys::{clock, kernel_log, panic, proc, seccomp, shared, socket, title};
+use crate::sys::watch::Watched;
+use crate::sys::{clock, confine, kernel_log, panic, proc, seccomp, shared, socket, title};
 use std::path::PathBuf;
 use std::rc::Rc;
 
@@ -76,7 +77,7 @@ fn start(mut config: Config, file: Option<PathBuf>, legacy: Option<(Legacy, i32)
     };
     let (before, control, counters, kernel_log, open, known) = match before {
         Some(Inherited { listeners, children, generation, counters, control, kernel_log, logs }) => {
-            (Some((children, generation)), control, Some(counters), kernel_log, listeners, Some(logs))
+            (Some((children, listeners.clone(), generation)), control, Some(counters), kernel_log, listeners, Some(logs))
         }
         None => (None, None, None, None, handed_over.clone(), None),
     };
@@ -115,8 +116,7 @@ fn start(mut config: Config, file: Option<PathBuf>, legacy: Option<(Legacy, i32)
     set_title(&first.listeners, &missing);
     let (listeners, workers) = (first.listeners.clone(), first.workers);
     let logs = first.logs.take().ok_or("no logs")?;
-    let source =
-        Source { file, program, identity, fixed, watched: Vec::new(), looked: clock::monotonic_ms(), tried: Vec::new(), again: None };
+    let source = Source { file, program, identity, fixed, watched: Watched::default(), again: None };
     let mut supervisor = Supervisor::new(nursery, source, signals, control, manager, logs)?;
     supervisor.start(first, before)?;
     if let Some((legacy, resume)) = legacy {
@@ -132,7 +132,7 @@ fn start(mut config: Config, file: Option<PathBuf>, legacy: Option<(Legacy, i32)
         return Ok(supervisor);
     }
     tell(announcement, &listeners);
-    announce(&report::confinement(workers, identity, chrooted, &missing));
+    announce(&confine::summary(workers, identity, chrooted, &missing));
     announce("ready");
     supervisor.started = true;
     supervisor.tell_manager();

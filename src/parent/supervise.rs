@@ -3,10 +3,12 @@
 //! A listening socket stays open here through any worker's death, so no connection is refused meanwhile. A process that
 //! sends something malformed is ended, not the parent. Respawn is at once the first time and slower each time after.
 
+use super::candidate::Candidate;
 use super::child::{Child, Nursery, State};
 use super::control::{Asked, Control};
 use super::generation::{Generation, Phase};
 use super::legacy::Found;
+use super::listen::Listener;
 use super::logs::Logs;
 use super::prepare::{Pending, Prepared, Source};
 use super::slot::Slot;
@@ -21,7 +23,9 @@ use crate::sys::manager::Manager;
 use crate::sys::pid_file::PidFile;
 use crate::sys::process::{self, Ended, SIGSYS};
 use crate::sys::signal::{Arrived, Signals};
+use crate::sys::watch::WATCH_MS;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::rc::Rc;
 
 /// The parent once it serves.
 pub(super) struct Supervisor {
@@ -45,6 +49,7 @@ pub(super) struct Supervisor {
     pub(super) adopted: Option<u32>,
     pub(super) adopted_log: Option<Channel>,
     pub(super) pending: Option<Pending>,
+    pub(super) candidate: Candidate,
     /// Who waits for the counters.
     pub(super) asked: Vec<Asked>,
     /// Processes that were ended by SIGSYS, until `log` is told.
@@ -109,6 +114,7 @@ impl Supervisor {
             adopted_log: None,
             next_generation: 1,
             pending: None,
+            candidate: Candidate::None,
             asked: Vec::new(),
             refused: Vec::new(),
             restarts: 0,
@@ -123,11 +129,11 @@ impl Supervisor {
     ///
     /// # Errors
     /// The first failure; nothing that was started here is left running then.
-    pub(super) fn start(&mut self, first: Prepared, before: Option<(Vec<Found>, u32)>) -> Result<(), String> {
+    pub(super) fn start(&mut self, first: Prepared, before: Option<(Vec<Found>, Vec<Rc<Listener>>, u32)>) -> Result<(), String> {
         self.generations.push(Generation::of_log(first.cells.clone()));
-        if let Some((children, generation)) = before {
+        if let Some((children, listeners, generation)) = before {
             self.next_generation = generation;
-            self.adopt(children, first.drain_ms).map_err(|fault| format!("epoll: {fault}"))?;
+            self.adopt(children, listeners, first.drain_ms).map_err(|fault| format!("epoll: {fault}"))?;
         }
         let outcome = self.start_first(first);
         if outcome.is_err() {
@@ -162,6 +168,7 @@ impl Supervisor {
                 return 0;
             }
             self.watch();
+            self.go_on_upgrading(now);
             self.answer_overdue(now);
             self.control.clients.end_silent(now);
             if let Err(why) = self.turn(self.next_moment(now)) {
@@ -181,6 +188,7 @@ impl Supervisor {
         for token in tokens {
             match token {
                 SIGNALS => self.take_signals()?,
+                CHECK => self.hear_check(),
                 CONTROL => self.control.accept(&self.poller, CLIENTS),
                 token if token >= CLIENTS => self.take_order(token - CLIENTS),
                 token => self.take_message(Place::of(token))?,
@@ -194,6 +202,7 @@ impl Supervisor {
             match signal {
                 Arrived::Child => {
                     while let Some((pid, ended)) = process::reap() {
+                        self.end_check(pid, ended);
                         self.bury(pid, ended)?;
                     }
                     self.tell_refused();
@@ -461,6 +470,7 @@ impl Supervisor {
         self.logs.report.line(Level::Notice, "stopping");
         self.manager.stopping();
         self.abandon_reloads();
+        self.candidate.abandon();
         self.stopping = Stopping::Workers;
         for number in self.generations.iter().map(|generation| generation.number).filter(|number| *number > 0).collect::<Vec<_>>() {
             self.drain(number, grace_ms);
@@ -510,9 +520,9 @@ impl Supervisor {
             Stopping::No | Stopping::Workers => None,
         };
         // What was told to end and has not yet is looked at again soon.
-        let again = draining.chain(log).map(|deadline| deadline.max(now + KILL_AGAIN_MS));
+        let again = draining.chain(log).chain(self.candidate.until()).map(|deadline| deadline.max(now + KILL_AGAIN_MS));
         let beat = self.manager.next_beat();
-        let watch = (self.stopping == Stopping::No).then_some(now + self.source.watch_ms());
+        let watch = (self.stopping == Stopping::No && self.source.file.is_some()).then_some(now + WATCH_MS);
         let status = self.asked.first().map(|asked| asked.until);
         let silent = self.control.clients.next_end();
         starts.chain(stuck).chain(leaving).chain(again).chain(watch).chain(status).chain(silent).chain(beat).min().unwrap_or(u64::MAX)
@@ -571,9 +581,10 @@ impl Place {
 /// Where `log` stands.
 pub(super) const LOG: Place = Place { generation: 0, slot: 0 };
 
-/// Tokens above those of places: signals, the control socket, its clients.
+/// Tokens above those of places: signals, the control socket, the check of the next program, clients of the control socket.
 const SIGNALS: u64 = u64::MAX;
 const CONTROL: u64 = u64::MAX - 1;
+pub(super) const CHECK: u64 = u64::MAX - 2;
 const CLIENTS: u64 = u64::MAX - 256;
 
 /// How long a process may take to confine itself.

@@ -6,17 +6,19 @@
 //! fails before, it ends what it started itself, and becomes the old program again, from the descriptor that was held open
 //! since the start, which is then as it was: see `restore`.
 
+use super::candidate::Candidate;
 use super::generation::{Generation, Phase};
 use super::legacy::{Found, LeftChild, LeftGeneration, Legacy, Rest};
+use super::listen::Listener;
 use super::slot::Slot;
-use super::supervise::{Place, Supervisor};
+use super::supervise::{CHECK, Place, Supervisor};
 use crate::config::{self, Level};
 use crate::ipc::messages::{Death, ToLog};
 use crate::role::Role;
 use crate::sys::epoll::Interest;
 use crate::sys::kept::Kept;
 use crate::sys::policy::Policy;
-use crate::sys::process::{self, Executable};
+use crate::sys::process::{self, Check, Ended, Executable};
 use crate::sys::{proc, seccomp};
 use std::convert::Infallible;
 use std::ffi::OsString;
@@ -26,21 +28,74 @@ use std::path::Path;
 use std::rc::Rc;
 
 impl Supervisor {
-    /// Becomes the program that now lies where this one was started from, if it takes the configuration.
+    /// Lets the program that now lies where this one was started from check the configuration, to become it if it takes it.
+    /// Meanwhile everything goes on: that may take seconds.
     pub(super) fn upgrade(&mut self) {
-        let why = self.try_upgrade().map_or_else(|why| why, |never| match never {});
-        self.logs.report.line(Level::Error, &format!("upgrade: {why}; the running program goes on"));
+        let outcome = self.begin_check();
+        self.report_upgrade(outcome);
     }
 
-    fn try_upgrade(&mut self) -> Result<Infallible, String> {
-        if self.is_stopping() || self.pending.is_some() {
-            return Err("the service is stopping, or a reload is under way".to_owned());
+    fn begin_check(&mut self) -> Result<(), String> {
+        if self.is_stopping() || !matches!(self.candidate, Candidate::None) {
+            return Err("the service is stopping, or a replacement is under way".to_owned());
         }
-        let file = self.source.file.clone().ok_or("there is no configuration file to read again")?;
-        let program = self.source.program.clone();
+        let file = self.source.file.as_deref().ok_or("there is no configuration file to read again")?;
         let open = self.current().into_iter().flat_map(|generation| &generation.listeners);
         let open: Vec<String> = open.map(|listener| listener.address().to_string()).collect();
-        process::check(&program, &file, &open).map_err(|why| format!("\"{}\" refuses the configuration: {why}", program.display()))?;
+        let check = Check::start(&self.source.program, file, &open).map_err(|fault| self.refusal(&fault.to_string()))?;
+        self.poller.add(&check, Interest::Input, CHECK).map_err(|fault| format!("epoll: {fault}"))?;
+        self.candidate = Candidate::Checking(check);
+        Ok(())
+    }
+
+    fn refusal(&self, why: &str) -> String {
+        format!("\"{}\" refuses the configuration: {why}", self.source.program.display())
+    }
+
+    fn report_upgrade(&self, outcome: Result<(), String>) {
+        if let Err(why) = outcome {
+            self.logs.report.line(Level::Error, &format!("upgrade: {why}; the running program goes on"));
+        }
+    }
+
+    /// Takes what the check says of the configuration.
+    pub(super) fn hear_check(&mut self) {
+        if let Candidate::Checking(check) = &mut self.candidate
+            && !check.read()
+        {
+            // It may have been removed before.
+            let _ = self.poller.remove(&*check);
+        }
+    }
+
+    /// A process has ended; perhaps the check.
+    pub(super) fn end_check(&mut self, pid: i32, ended: Ended) {
+        match std::mem::take(&mut self.candidate) {
+            Candidate::Checking(check) if check.is(pid) => match check.outcome(ended) {
+                Ok(()) => self.candidate = Candidate::Waiting,
+                Err(why) => self.report_upgrade(Err(self.refusal(&why))),
+            },
+            other @ (Candidate::None | Candidate::Checking(_) | Candidate::Waiting) => self.candidate = other,
+        }
+    }
+
+    /// Ends a check that takes too long; becomes the next program when that may be.
+    pub(super) fn go_on_upgrading(&mut self, now: u64) {
+        match &self.candidate {
+            Candidate::Checking(check) if now >= check.until => check.kill(),
+            Candidate::Waiting if self.pending.is_none() => {
+                self.candidate = Candidate::None;
+                self.answer_status(None);
+                let outcome = self.replace().map(|never| match never {});
+                self.report_upgrade(outcome);
+            }
+            Candidate::None | Candidate::Checking(_) | Candidate::Waiting => {}
+        }
+    }
+
+    fn replace(&mut self) -> Result<Infallible, String> {
+        let file = self.source.file.clone().ok_or("there is no configuration file to read again")?;
+        let program = self.source.program.clone();
         let next = Executable::open(&program).map_err(|fault| format!("\"{}\": {fault}", program.display()))?;
         let mut kept = Kept::default();
         let resume = self
@@ -84,14 +139,13 @@ impl Supervisor {
             }
             generations.push(left);
         }
-        let watched = self.source.watched.iter().map(|(path, inode)| (path.clone().into(), *inode));
         let rest = Rest {
             identity: self.source.identity,
             generations,
             file: file.into(),
             control_socket: self.control.path().map(OsString::from),
             pid_file: self.pid_file.as_ref().map(|file| file.path().into()),
-            watched: watched.collect(),
+            watched: self.source.watched.clone(),
             restarts: self.restarts,
             lost_lines: self.lost_lines,
             title: proc::command_line(process::own_id()).unwrap_or_default(),
@@ -115,13 +169,13 @@ impl Supervisor {
 
     /// Takes over the processes of the program before, which serve until the first generation of this one does. Its `log`
     /// keeps their lines until then.
-    pub(super) fn adopt(&mut self, children: Vec<Found>, drain_ms: u64) -> io::Result<()> {
+    pub(super) fn adopt(&mut self, children: Vec<Found>, listeners: Vec<Rc<Listener>>, drain_ms: u64) -> io::Result<()> {
         let Some(cells) = self.generations.first().map(|generation| Rc::clone(&generation.cells)) else {
             return Ok(());
         };
         let number = self.next_generation;
         self.next_generation += 1;
-        let mut generation = Generation::new(number, cells, Vec::new(), 0, drain_ms);
+        let mut generation = Generation::new(number, cells, listeners, 0, drain_ms);
         generation.phase = Phase::Serving;
         for Found { role, child, log_number } in children {
             if role == Role::Log {

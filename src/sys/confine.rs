@@ -100,6 +100,24 @@ pub fn enter(cell: &Cell) -> Result<Confined, Fault> {
     Ok(Confined { inside, missing })
 }
 
+/// One line that says how the service is confined, and in capitals what is missing of it.
+pub fn summary(workers: u16, identity: Identity, chrooted: bool, missing: &[Layer]) -> String {
+    let layer = |layer, present: String, absent: &str| if missing.contains(&layer) { absent.to_owned() } else { present };
+    let s = if workers == 1 { "" } else { "s" };
+    let rootless = identity.rootless && !missing.contains(&Layer::Namespaces);
+    let namespace = if rootless { " in user namespaces" } else { "" };
+    let tree = if chrooted { "read-only chroot" } else { "private read-only tree" };
+    let calls = Policy::of(Role::Worker).allow.len();
+    [
+        format!("confined: {workers} worker{s} and log as uid {} gid {}{namespace}", identity.uid, identity.gid),
+        layer(Layer::Namespaces, format!("{tree}, no network"), "NO PRIVATE TREE, NO NAMESPACES"),
+        layer(Layer::Seccomp, format!("{calls} system calls"), "NO SECCOMP"),
+        layer(Layer::Landlock, format!("Landlock ABI {}", landlock::version()), "NO LANDLOCK"),
+        "no capabilities; check with \"anchorite audit\"".to_owned(),
+    ]
+    .join(", ")
+}
+
 /// Whether this is the binary that the benchmark measures the cost of the confinement against.
 const fn unconfined() -> bool {
     cfg!(feature = "bench-unconfined")

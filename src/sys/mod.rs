@@ -35,3 +35,4 @@ pub mod signal;
 pub mod socket;
 pub mod title;
 pub mod verify;
+pub mod watch;

@@ -214,7 +214,8 @@ fn a_program_that_fails_after_its_check_leaves_the_old_one_as_it_was() {
         assert_eq!(server.log_process(), log);
         server.must_be_well(&workers, why);
         server.order(&["status"]).must_be_done();
-        assert_eq!(descriptors(), before, "{why}");
+        // The answer comes before the connection that it came over is closed.
+        assert!(wait_until(PATIENCE, || descriptors() == before).is_some(), "{why}: {} and not {before}", descriptors());
     }
     // What ran is not cut, what dies is replaced, and orders are obeyed.
     assert_eq!(slow.exactly(usize::try_from(head.length()).unwrap()).unwrap().len(), 30_000_000);
@@ -277,4 +278,44 @@ fn lines_of_old_workers_go_to_their_own_logs_after_the_configuration_changed() {
         assert!(!error_log(&server).contains("malformed"), "{}", error_log(&server));
     }
     assert!(!fs::read_to_string(server.home().join("a.test.log")).unwrap_or_default().contains("big"));
+}
+
+#[test]
+fn a_check_that_takes_long_keeps_nobody_waiting() {
+    let root = Root::with_index();
+    let (server, program) = copied(&Configuration::of(&root.path()));
+    // Takes any configuration, as soon as there is this file.
+    let gate = server.home().join("gate");
+    place(&program, format!("#!/bin/sh\nwhile [ ! -e {gate:?} ]; do sleep 0.05; done\n").as_bytes());
+    signal(server.parent(), Signal::SIGUSR2);
+    let checks = || server.processes().iter().any(|process| process.title.contains("check"));
+    assert!(wait_until(PATIENCE, checks).is_some(), "{:?}", server.processes());
+    let victim = server.workers()[0];
+    signal(victim, Signal::SIGKILL);
+    let replaced = || server.workers().len() == 2 && !server.workers().contains(&victim);
+    assert!(wait_until(PATIENCE, replaced).is_some(), "{:?}", server.processes());
+    server.order(&["status"]).must_be_done();
+    server.order(&["reload"]).must_be_done();
+    signal(server.parent(), Signal::SIGUSR2);
+    assert!(wait_until(PATIENCE, || error_log(&server).contains("a replacement is under way")).is_some(), "{}", error_log(&server));
+    assert!(checks(), "all of that while it checks: {}", error_log(&server));
+    place_next(&program, 1);
+    fs::write(gate, "").unwrap();
+    assert!(wait_until(PATIENCE, || runs(&server, &program)).is_some(), "{}", error_log(&server));
+    let status = server.order(&["status"]).must_be_done().stdout;
+    assert!(
+        status.contains(&format!("serving: workers {} {}, listening on {}", server.workers()[0], server.workers()[1], server.address())),
+        "{status}"
+    );
+}
+
+#[test]
+fn a_check_that_takes_long_does_not_delay_the_end() {
+    let root = Root::with_index();
+    let (mut server, program) = copied(&Configuration::of(&root.path()));
+    place(&program, b"#!/bin/sh\nexec sleep 1000\n");
+    signal(server.parent(), Signal::SIGUSR2);
+    let checks = || server.processes().iter().any(|process| process.title.starts_with("sleep 1000"));
+    assert!(wait_until(PATIENCE, checks).is_some(), "{:?}", server.processes());
+    assert!(server.end(Signal::SIGTERM).success());
 }
