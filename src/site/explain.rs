@@ -75,6 +75,7 @@ pub fn explain<F>(
     let outcome = outcome.without_file();
     lines.push(outcome_line(sites, site, &plan, facts, outcome));
     lines.extend(change_lines(&plan));
+    lines.extend(error_page_line(sites, site, &mut plan, facts, outcome, look));
     Explanation { site: number, outcome, lines }
 }
 
@@ -283,6 +284,42 @@ fn outcome_line(sites: &Sites, site: &Compiled, plan: &Plan, facts: &Facts<'_>, 
         Outcome::Allow => status(Status::NO_CONTENT).with("allow", super::plan::ALLOW),
         Outcome::MethodNotAllowed => status(Status::METHOD_NOT_ALLOWED).with("allow", super::plan::ALLOW),
     }
+}
+
+/// Whether the site has a page for the error, and whether a client gets it, looked for as the worker does.
+fn error_page_line<F>(
+    sites: &Sites,
+    site: &Compiled,
+    plan: &mut Plan,
+    facts: &Facts<'_>,
+    outcome: Outcome<()>,
+    mut look: impl FnMut(&Base, Lookup<'_>) -> (Answer<F>, Option<String>),
+) -> Option<Line> {
+    let code = match outcome {
+        Outcome::Status(code) => code,
+        Outcome::MethodNotAllowed => Status::METHOD_NOT_ALLOWED,
+        Outcome::File(())
+        | Outcome::Listing
+        | Outcome::Redirect(_)
+        | Outcome::ErrorPage(..)
+        | Outcome::Respond(_)
+        | Outcome::Page(_)
+        | Outcome::Allow => return None,
+    };
+    let Step::Ask = plan.begin_error_page::<F>(site, facts, code)? else { return None };
+    let file = full(sites, plan.lookup());
+    let (answer, note) = look(sites.directories().get(plan.lookup().root.0)?, plan.lookup());
+    let mut events = Vec::new();
+    let sent = matches!(plan.resume_traced(site, facts, answer, &mut events), Step::Done(Outcome::ErrorPage(..)));
+    let found = events.iter().find_map(|event| if let Event::Answered(answer) = event { Some(answer.word()) } else { None });
+    let page = shown(&file);
+    let text = if sent {
+        format!("its page is \"{page}\"")
+    } else {
+        let why = note.unwrap_or_else(|| found.unwrap_or_default().to_owned());
+        format!("its page \"{page}\" cannot be had: {why}; the client gets the built-in one")
+    };
+    Some(Line::new("error_page", text).number("status", code.code()).with("file", file).truth("sent", sent))
 }
 
 fn change_lines(plan: &Plan) -> Vec<Line> {

@@ -178,3 +178,27 @@ fn a_site_at_an_address_that_a_wider_one_covers_is_found_by_its_name() {
         assert!(told.contains(&format!("/{right}/index.html")), "{url}: {told}");
     }
 }
+
+#[test]
+fn the_page_of_an_error_is_named() {
+    let root = Root::with_index();
+    root.file("404.html", "not here\n");
+    root.file("rw.txt", "x");
+    let site = "error_pages = { 404 = \"/404.html\", 405 = \"/gone.html\" }\n[[site.rule]]\npath = \"/no\"\nrespond = 403";
+    let server = Server::run(&Configuration::new().site(&root.path(), &format!("name = [\"\"]\n{site}")));
+    assert_eq!(server.get("/missing").must_be(&[404]).text(), "not here\n");
+    let told = server.order(&["explain", "/missing"]).stdout;
+    assert!(told.ends_with(&format!("its page is \"{}/404.html\"\n", root.path().display())), "{told}");
+    let lines = explained(&server, "GET", "/missing", &[]);
+    let page = lines.iter().find(|line| line["what"] == "error_page").unwrap();
+    assert_eq!((page["status"].as_u64(), page["sent"].as_bool()), (Some(404), Some(true)), "{page}");
+    // The page itself is missing.
+    assert!(server.ask("POST", "/rw.txt", &["Content-Length: 0"]).must_be(&[405]).text().contains("405"));
+    let told = server.order(&["explain", "/rw.txt", "--method", "POST"]).stdout;
+    assert!(told.contains("/gone.html\" cannot be had: ") && told.ends_with("the client gets the built-in one\n"), "{told}");
+    // No error, a rule's own answer, and an error without a page.
+    for url in ["/rw.txt", "/no"] {
+        let told = server.order(&["explain", url]).stdout;
+        assert!(!told.contains("its page"), "{told}");
+    }
+}

@@ -170,3 +170,25 @@ fn a_socket_with_a_path_is_served_and_its_clients_are_called_unix() {
     drop(server);
     assert!(wait_until(PATIENCE, || !path.exists()).is_some());
 }
+
+/// A socket with a path stands between this server and a proxy as a rule, so its clients may be anybody.
+#[test]
+fn pages_of_the_server_go_to_clients_of_a_socket_with_a_path_only_where_a_rule_allows_them() {
+    let root = Root::with_index();
+    let launch = Launch::new();
+    let path = launch.home().join("http.sock");
+    let rules = "name = [\"\"]\n[[site.rule]]\npath = \"/health\"\nrespond = \"health\"\n\
+                 [[site.rule]]\npath = \"/metrics\"\nrespond = \"metrics\"\nallow = [\"0.0.0.0\"]";
+    let text = Configuration::new().site(&root.path(), rules).text(launch.home());
+    let file = launch.write_configuration(&text.replace("\"127.0.0.1:0\"", &format!("\"127.0.0.1:0\", \"unix:{}\"", path.display())));
+    let server = launch.start(&["run".into(), "-c".into(), file.into()]);
+    for (target, by_path, by_port) in [("/health", 403, 200), ("/metrics", 200, 403)] {
+        let mut client = UnixStream::connect(&path).unwrap();
+        client.set_read_timeout(Some(PATIENCE)).unwrap();
+        client.write_all(&crate::support::request("GET", target, &["Connection: close"])).unwrap();
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with(&format!("HTTP/1.1 {by_path} ")), "{target}: {answer}");
+        server.get(target).must_be(&[by_port]);
+    }
+}
