@@ -1,8 +1,8 @@
 //! What running children are handed: workers their listening sockets, `log` its files and the channel of every worker.
 
 use super::logs::Logs;
-use super::slot::Slot;
-use super::supervise::{LOG, Place, Supervisor};
+use super::slot::{Place, Slot};
+use super::supervise::{LOG, Supervisor};
 use crate::config::Level;
 use crate::ipc::Channel;
 use crate::ipc::messages::{Death, ToLog, ToWorker};

@@ -6,11 +6,10 @@
 //! process from its start to its verification, `slot` the place it has and gets again, `generation` the workers of one
 //! reading of the configuration, `prepare` what they need before they start, `hand_over` what they get once they run,
 //! `reload` how the next one takes over, `control` and `status` what an administrator asks, `upgrade` the next program in
-//! the same process, `candidate` that until it is, `legacy` what that is left and `restore` the way back, `supervise` the loop.
+//! the same process, `legacy` what that is left and `restore` the way back, `supervise` the loop.
 
 #![forbid(unsafe_code)]
 
-mod candidate;
 mod cell;
 mod check;
 mod child;

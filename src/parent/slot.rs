@@ -55,6 +55,28 @@ impl Slot {
     }
 }
 
+/// Where a process stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) generation: u32,
+    pub(super) slot: u32,
+}
+
+impl Place {
+    pub(super) fn token(self) -> u64 {
+        u64::from(self.generation) << 32 | u64::from(self.slot)
+    }
+
+    pub(super) fn of(token: u64) -> Place {
+        let half = |value: u64| u32::try_from(value & u64::from(u32::MAX)).unwrap_or(0);
+        Place { generation: half(token >> 32), slot: half(token) }
+    }
+
+    pub(super) fn index(self) -> usize {
+        usize::try_from(self.slot).unwrap_or(usize::MAX)
+    }
+}
+
 /// A process that lived this long did not die of its start.
 const STEADY_MS: u64 = 10_000;
 const DELAY_MIN_MS: u64 = 100;

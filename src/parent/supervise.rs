@@ -3,7 +3,6 @@
 //! A listening socket stays open here through any worker's death, so no connection is refused meanwhile. A process that
 //! sends something malformed is ended, not the parent. Respawn is at once the first time and slower each time after.
 
-use super::candidate::Candidate;
 use super::child::{Child, Nursery, State};
 use super::control::{Asked, Control};
 use super::generation::{Generation, Phase};
@@ -11,12 +10,13 @@ use super::legacy::Found;
 use super::listen::Listener;
 use super::logs::Logs;
 use super::prepare::{Pending, Prepared, Source};
-use super::slot::Slot;
+use super::slot::{Place, Slot};
 use crate::config::Level;
 use crate::ipc::control::Order;
 use crate::ipc::messages::{Death, ToLog, ToParent, ToWorker};
 use crate::ipc::{Channel, Received, birth};
 use crate::role::{Layer, Role};
+use crate::sys::candidate::Candidate;
 use crate::sys::clock;
 use crate::sys::epoll::{Interest, Poller};
 use crate::sys::manager::Manager;
@@ -69,13 +69,6 @@ enum Stopping {
     Workers,
     /// The workers are gone; `log` writes what is left until this moment.
     Log(u64),
-}
-
-/// Where a process stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
-    pub(super) generation: u32,
-    pub(super) slot: u32,
 }
 
 impl Supervisor {
@@ -560,21 +553,6 @@ impl Supervisor {
             .iter()
             .flat_map(|generation| (0..).zip(&generation.slots).map(|(slot, found)| (generation.number, slot, found)));
         all.filter(|(_, _, found)| which(found)).map(|(generation, slot, _)| Place { generation, slot }).collect()
-    }
-}
-
-impl Place {
-    pub(super) fn token(self) -> u64 {
-        u64::from(self.generation) << 32 | u64::from(self.slot)
-    }
-
-    fn of(token: u64) -> Place {
-        let half = |value: u64| u32::try_from(value & u64::from(u32::MAX)).unwrap_or(0);
-        Place { generation: half(token >> 32), slot: half(token) }
-    }
-
-    pub(super) fn index(self) -> usize {
-        usize::try_from(self.slot).unwrap_or(usize::MAX)
     }
 }
 

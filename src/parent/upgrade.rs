@@ -6,19 +6,19 @@
 //! fails before, it ends what it started itself, and becomes the old program again, from the descriptor that was held open
 //! since the start, which is then as it was: see `restore`.
 
-use super::candidate::Candidate;
 use super::generation::{Generation, Phase};
 use super::legacy::{Found, LeftChild, LeftGeneration, Legacy, Rest};
 use super::listen::Listener;
-use super::slot::Slot;
-use super::supervise::{CHECK, Place, Supervisor};
+use super::slot::{Place, Slot};
+use super::supervise::{CHECK, Supervisor};
 use crate::config::{self, Level};
 use crate::ipc::messages::{Death, ToLog};
 use crate::role::Role;
+use crate::sys::candidate::{Candidate, Check};
 use crate::sys::epoll::Interest;
 use crate::sys::kept::Kept;
 use crate::sys::policy::Policy;
-use crate::sys::process::{self, Check, Ended, Executable};
+use crate::sys::process::{self, Ended, Executable};
 use crate::sys::{proc, seccomp};
 use std::convert::Infallible;
 use std::ffi::OsString;

@@ -2,7 +2,7 @@
 //!
 //! Only the parent uses this. fork(2), execveat(2), user_namespaces(7), waitpid(2), kill(2).
 
-use super::{clock, panic, privilege, signal};
+use super::{panic, privilege, signal};
 use caps::Capability;
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, FcntlArg, OFlag, fcntl};
@@ -84,83 +84,6 @@ pub fn become_program(
         .collect();
     Ok(nix::unistd::execveat(&program.0, c"", &arguments, &environment, AtFlags::AT_EMPTY_PATH)?)
 }
-
-/// A program that checks a configuration, while this process does other things.
-pub struct Check {
-    child: std::process::Child,
-    stderr: std::process::ChildStderr,
-    said: Vec<u8>,
-    /// When it is ended, in monotonic milliseconds.
-    pub until: u64,
-}
-
-impl Check {
-    /// Starts it; `open` are the addresses that this process listens on, which the other could not have beside it.
-    ///
-    /// # Errors
-    /// Why it could not be run.
-    #[expect(clippy::disallowed_methods, reason = "this is where programs are started")]
-    pub fn start(program: &Path, file: &Path, open: &[String]) -> io::Result<Check> {
-        use std::process::Stdio;
-        let mut command = std::process::Command::new(program);
-        command.arg("check").arg("-c").arg(file).args(open.iter().flat_map(|address| ["--open", address]));
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-        let mut child = command.spawn()?;
-        let stderr = child.stderr.take().ok_or(io::ErrorKind::NotFound)?;
-        let flags = OFlag::from_bits_retain(fcntl(&stderr, FcntlArg::F_GETFL)?);
-        fcntl(&stderr, FcntlArg::F_SETFL(flags | OFlag::O_NONBLOCK))?;
-        Ok(Check { child, stderr, said: Vec::new(), until: clock::monotonic_ms() + CHECK_MS })
-    }
-
-    /// Takes what it has said since; of that the beginning is kept. False: it has closed its standard error.
-    pub fn read(&mut self) -> bool {
-        const KEPT: usize = 16 * 1024;
-        let mut piece = [0; 4096];
-        loop {
-            match self.stderr.read(&mut piece) {
-                Ok(0) => return false,
-                Ok(length) => {
-                    let room = KEPT.saturating_sub(self.said.len()).min(length);
-                    self.said.extend_from_slice(piece.get(..room).unwrap_or_default());
-                }
-                Err(fault) => return matches!(fault.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted),
-            }
-        }
-    }
-
-    /// Whether it is the process of this id, which was reaped.
-    pub fn is(&self, pid: i32) -> bool {
-        i32::try_from(self.child.id()) == Ok(pid)
-    }
-
-    /// Ends it, if it has not ended; to be reaped like any other.
-    pub fn kill(&self) {
-        kill(i32::try_from(self.child.id()).unwrap_or(0).max(1));
-    }
-
-    /// What it found, once it has ended.
-    ///
-    /// # Errors
-    /// What it said, or that it took longer than `CHECK_MS`.
-    pub fn outcome(mut self, ended: Ended) -> Result<(), String> {
-        self.read();
-        match ended {
-            Ended::Exited(0) => Ok(()),
-            Ended::Exited(_) => Err(String::from_utf8_lossy(&self.said).trim_end().to_owned()),
-            Ended::Signalled(_) if clock::monotonic_ms() >= self.until => Err("it does not come to an end".to_owned()),
-            Ended::Signalled(_) => Err(ended.to_string()),
-        }
-    }
-}
-
-impl AsFd for Check {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.stderr.as_fd()
-    }
-}
-
-/// How long another program may take to check a configuration.
-const CHECK_MS: u64 = 15_000;
 
 /// What a new process is given.
 pub struct Start<'a> {
