@@ -63,7 +63,7 @@ fn preconditions_that_fail_give_412() {
 }
 
 #[test]
-fn what_is_no_validator_is_ignored_or_bounded() {
+fn h07_what_is_no_validator_is_ignored_or_bounded() {
     let (_root, server) = site();
     let workers = server.workers();
     // H07

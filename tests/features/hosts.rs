@@ -17,7 +17,7 @@ fn two_sites() -> (Root, Server) {
 }
 
 #[test]
-fn the_host_selects_the_site() {
+fn h08_the_host_selects_the_site() {
     let (_root, server) = two_sites();
     // 122, H08
     for (host, right) in [
@@ -74,7 +74,7 @@ fn every_request_of_a_connection_selects_for_itself() {
 }
 
 #[test]
-fn without_a_default_site_the_first_one_answers() {
+fn h08_without_a_default_site_the_first_one_answers() {
     let root = Root::new();
     root.file("a/index.html", "a");
     root.file("b/index.html", "b");

@@ -36,7 +36,7 @@ fn many_requests_on_one_connection() {
 }
 
 #[test]
-fn a_thousand_pipelined_requests_are_answered_in_order() {
+fn f39_a_thousand_pipelined_requests_are_answered_in_order() {
     let (_root, server) = site();
     let workers = server.workers();
     // F39: sent at once, read afterwards.
@@ -67,7 +67,7 @@ fn pipelined_large_files_are_answered_in_order() {
 }
 
 #[test]
-fn split_at_every_byte_the_answers_are_the_same() {
+fn f39_split_at_every_byte_the_answers_are_the_same() {
     let (_root, server) = site();
     let bytes =
         [request("GET", "/1.txt", &["User-Agent: split", "Accept: */*"]), request("HEAD", "/2.txt", &[]), request("GET", "/3.txt", &[])]

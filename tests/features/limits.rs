@@ -67,7 +67,7 @@ fn the_bytes_of_a_header_are_limited() {
 }
 
 #[test]
-fn the_number_of_fields_is_limited() {
+fn h01_the_number_of_fields_is_limited() {
     let root = Root::with_index();
     for (server, limit) in [(Server::serve(&root.path()), 100), (limited(&root, "header_count = 5"), 5)] {
         let workers = server.workers();
@@ -90,7 +90,7 @@ fn the_number_of_fields_is_limited() {
 }
 
 #[test]
-fn a_huge_field_costs_no_memory() {
+fn h02_a_huge_field_costs_no_memory() {
     let root = Root::with_index();
     let server = limited(&root, "");
     let workers = server.workers();

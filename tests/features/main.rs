@@ -43,6 +43,7 @@ mod operation;
 mod options_and_methods;
 mod pages;
 mod paths;
+mod probes;
 mod proxies;
 mod range;
 mod rate;

@@ -22,7 +22,7 @@ fn site() -> Root {
 }
 
 #[test]
-fn every_spelling_has_one_meaning() {
+fn p01_p21_every_spelling_has_one_meaning() {
     let root = site();
     let server = Server::serve(&root.path());
     let workers = server.workers();
@@ -124,7 +124,7 @@ fn every_spelling_has_one_meaning() {
 }
 
 #[test]
-fn a_redirect_never_holds_a_line_end() {
+fn p09_a_redirect_never_holds_a_line_end() {
     let root = site();
     let server = Server::serve(&root.path());
     // P09: the directory is there, so that a redirect follows.
@@ -141,7 +141,7 @@ fn a_redirect_never_holds_a_line_end() {
 }
 
 #[test]
-fn a_redirect_never_leads_to_another_host() {
+fn p11_p12_a_redirect_never_leads_to_another_host() {
     let root = site();
     let server = Server::serve(&root.path());
     // P11, P12
