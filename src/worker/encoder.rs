@@ -67,7 +67,7 @@ impl Encoder {
         }
     }
 
-    /// Bytes of memory that it holds, about, as measured for a file of [`super::served::ORIGINAL_MAX`].
+    /// Bytes of memory that it holds, by estimate: window and tables at these levels, rather too many than too few.
     pub(super) fn memory(&self) -> usize {
         match self {
             Encoder::Gzip(_) => 300 * 1024,
