@@ -5,7 +5,7 @@
 use anchorite::config;
 use anchorite::proto::head::{self, HeadLimits, Request};
 use anchorite::proto::target::{self, Path};
-use anchorite::site::facts::Facts;
+use anchorite::site::facts::{Facts, Origin};
 use anchorite::site::plan::{Answer, Outcome, Plan, Step};
 use anchorite::site::{Compiled, Door, Sites};
 use std::net::{IpAddr, Ipv4Addr};
@@ -36,16 +36,16 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
 
 fn decide(site: &Compiled, request: &Request<'_, '_>, path: &Path, answers: u64) {
     let client = IpAddr::V4(Ipv4Addr::from(u32::try_from(answers & 0xFFFF_FFFF).unwrap_or(0)));
-    let facts = Facts { request_id: b"0123456789abcdef", ..Facts::of(request, path, client) };
+    let facts = Facts { request_id: b"0123456789abcdef", ..Facts::of(request, path, Origin::direct(client)) };
     let mut plan = Plan::default();
     let step = plan.begin::<()>(site, &facts);
     let outcome = finish(site, &facts, &mut plan, step, answers);
-    check(&facts, &plan, outcome);
+    check(site, &facts, &plan, outcome);
     if let Outcome::Status(status) = outcome
         && let Some(step) = plan.begin_error_page::<()>(site, &facts, status)
     {
         let outcome = finish(site, &facts, &mut plan, step, answers.rotate_right(7));
-        check(&facts, &plan, outcome);
+        check(site, &facts, &plan, outcome);
     }
 }
 
@@ -72,10 +72,10 @@ fn finish(site: &Compiled, facts: &Facts<'_>, plan: &mut Plan, mut step: Step<()
     panic!("{QUESTIONS_MAX} questions for one request");
 }
 
-fn check(facts: &Facts<'_>, plan: &Plan, outcome: Outcome<()>) {
+fn check(site: &Compiled, facts: &Facts<'_>, plan: &Plan, outcome: Outcome<()>) {
     if let Outcome::Redirect(status) = outcome {
         let mut location = Vec::new();
-        plan.location(facts, &mut location);
+        plan.location(site, facts, &mut location);
         let text = String::from_utf8_lossy(&location);
         assert!((301..=308).contains(&status.code()), "{status:?}");
         assert!(location.iter().all(|byte| matches!(byte, b'!'..=b'~')), "{text}");
