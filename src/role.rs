@@ -11,11 +11,12 @@ pub enum Role {
     Parent,
     Worker,
     Log,
+    Files,
 }
 
 impl Role {
     /// Every role, in the order of the tables.
-    pub const ALL: [Role; 3] = [Role::Parent, Role::Worker, Role::Log];
+    pub const ALL: [Role; 4] = [Role::Parent, Role::Worker, Role::Log, Role::Files];
 
     /// The role's name as it stands in `policy/`, in process titles and in logs.
     pub const fn name(self) -> &'static str {
@@ -23,6 +24,7 @@ impl Role {
             Role::Parent => "parent",
             Role::Worker => "worker",
             Role::Log => "log",
+            Role::Files => "files",
         }
     }
 

@@ -3,6 +3,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod files;
 pub mod log;
 mod refusals;
 mod sink;

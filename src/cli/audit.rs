@@ -170,7 +170,7 @@ fn unexpected(role: Role, number: i32, target: &Path) -> Option<&'static str> {
     let is_path = kind.starts_with('/') && !is("/dev/") && !is("/proc/") && !is("/sys/");
     match role {
         // Document roots and files beneath them, as seen from inside the jail, and log files; the kernel's log.
-        Role::Worker => (!is_path).then_some("is of a kind that this role may not hold"),
+        Role::Worker | Role::Files => (!is_path).then_some("is of a kind that this role may not hold"),
         Role::Log => (!is_path && kind != kernel_log::PATH && !is("/dev/null") && !is("/dev/pts/") && !is("/dev/tty") && !is("pipe:["))
             .then_some("is no log"),
         Role::Parent => None,
@@ -233,8 +233,9 @@ fn print_table(rows: &[Row], unconfined: usize) {
     } else {
         say!("NOT CONFINED as the policy says: {unconfined} of {} processes", rows.len());
     }
-    if rows.iter().any(|row| matches!(row.role, Some(Role::Worker | Role::Log)) && row.faults.is_empty() && row.facts.descriptors.is_none())
-    {
+    if rows.iter().any(|row| {
+        matches!(row.role, Some(Role::Worker | Role::Log | Role::Files)) && row.faults.is_empty() && row.facts.descriptors.is_none()
+    }) {
         say!("their descriptors could not be read: the kernel shows them to root only");
     }
     say!("Landlock is not shown in /proc: it is proved by a sacrificial process of each role at every start");

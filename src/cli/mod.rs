@@ -185,6 +185,7 @@ fn role() -> Option<u8> {
     match role.split([' ', ',']).next()? {
         "worker" => Some(worker::run()),
         "log" => Some(broker::log::run()),
+        "files" => Some(broker::files::run()),
         _ => None,
     }
 }

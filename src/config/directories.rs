@@ -1,12 +1,14 @@
 //! Every directory that the sites serve from, by number: the parent shows them to workers, which open them in this order.
 
 use super::{Act, Site, Symlinks};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 /// A directory beneath which files are looked up.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Base {
+    #[serde(with = "super::slice::path_bytes")]
     pub path: PathBuf,
     pub symlinks: Symlinks,
     /// Whether it may as well be a file, which an empty path then means: what an exact path is an alias of.

@@ -56,7 +56,7 @@ pub use regex::compile as compile_regex;
 pub use rule::RequestRate;
 pub use rule::{Act, Changes, Directory, Exists, LogFormat, Matchers, Network, Page, Part, Respond, Rule, RulePlace, Template, Variable};
 pub use setting::{Setting, diagnose};
-pub use slice::{LogSlice, SliceError, WorkerSlice, decode, encode};
+pub use slice::{FilesSlice, LogSlice, SliceError, WorkerSlice, decode, encode};
 
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;

@@ -2,7 +2,7 @@
 //!
 //! The parent encodes a slice into a sealed memory file that the role inherits; the role decodes it before it is confined.
 
-use super::{Config, Level, Limits, Listen, LogFormat, LogNumbers, Proxies, Site};
+use super::{Base, Config, Level, Limits, Listen, LogFormat, LogNumbers, Proxies, Site, directories};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -28,6 +28,13 @@ pub struct WorkerSlice {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LogSlice {
     pub level: Level,
+}
+
+/// What `files` needs to know of the configuration.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FilesSlice {
+    /// In the order of their numbers.
+    pub directories: Vec<Base>,
 }
 
 /// The bytes are not a slice as this version writes it.
@@ -57,6 +64,11 @@ impl Config {
     /// What `log` is told.
     pub fn log_slice(&self) -> LogSlice {
         LogSlice { level: self.log.level }
+    }
+
+    /// What `files` is told.
+    pub fn files_slice(&self) -> FilesSlice {
+        FilesSlice { directories: directories(&self.sites).0 }
     }
 }
 
@@ -120,6 +132,8 @@ mod tests {
         assert_eq!(decode::<WorkerSlice>(&encode(&slice)), Ok(slice));
         let slice = config().log_slice();
         assert_eq!(decode::<LogSlice>(&encode(&slice)), Ok(slice));
+        let slice = config().files_slice();
+        assert_eq!(decode::<FilesSlice>(&encode(&slice)), Ok(slice));
         let mode = JailMode::Chroot(PathBuf::from(OsString::from_vec(b"/\xff".to_vec())));
         assert_eq!(decode::<JailMode>(&encode(&mode)), Ok(mode));
     }

@@ -22,9 +22,10 @@ pub struct Born<S> {
     pub parent: Channel,
     /// Made before the confinement, whose filter has no call for it.
     pub poller: Poller,
-    /// For workers: the way to `log`, and the memory that they share.
+    /// For workers: the way to `log`, the memory that they share, and the way to `files`.
     pub log: Option<Channel>,
     pub shared: Option<Shared>,
+    pub files: Option<Channel>,
     /// For `log`: the kernel's log, where it can be read.
     pub kernel_log: Option<OwnedFd>,
 }
@@ -34,6 +35,8 @@ pub const PARENT_CHANNEL: i32 = process::FIRST_GIVEN;
 pub const SLICE: i32 = PARENT_CHANNEL + 1;
 pub const LOG_CHANNEL: i32 = SLICE + 1;
 pub const COUNTERS: i32 = LOG_CHANNEL + 1;
+/// A worker's filter takes descriptors over this one and the parent's channel only.
+pub const FILES_CHANNEL: i32 = COUNTERS + 1;
 
 /// For `log`, in place of the channel to itself; perhaps not there.
 pub const KERNEL_LOG: i32 = LOG_CHANNEL;
@@ -97,8 +100,9 @@ fn take<S: DeserializeOwned>(role: Role, parent: Channel) -> Result<Born<S>, (Ch
         let (log, kernel_log) = match role {
             Role::Worker => (socket::inherited(LOG_CHANNEL).ok().map(Channel::from), None),
             Role::Log => (None, socket::inherited(KERNEL_LOG).ok()),
-            Role::Parent => (None, None),
+            Role::Files | Role::Parent => (None, None),
         };
+        let files = if role == Role::Worker { socket::inherited(FILES_CHANNEL).ok().map(Channel::from) } else { None };
         if let Some(log) = &log {
             panic::send_to(log.as_fd().as_raw_fd());
         }
@@ -107,11 +111,11 @@ fn take<S: DeserializeOwned>(role: Role, parent: Channel) -> Result<Born<S>, (Ch
         clock::load_zone();
         let descriptors = usize::try_from(process::file_limit()).unwrap_or(usize::MAX);
         let confined = confine::enter(&cell).map_err(|fault| format!("step {}: {}", fault.step, fault.why))?;
-        Ok((confined, cell, slice, log, shared, kernel_log, descriptors, poller))
+        Ok((confined, cell, slice, log, shared, files, kernel_log, descriptors, poller))
     })();
     match outcome {
-        Ok((confined, cell, slice, log, shared, kernel_log, descriptors, poller)) => {
-            Ok(Born { confined, cell, slice, descriptors, parent, poller, log, shared, kernel_log })
+        Ok((confined, cell, slice, log, shared, files, kernel_log, descriptors, poller)) => {
+            Ok(Born { confined, cell, slice, descriptors, parent, poller, log, shared, files, kernel_log })
         }
         Err(why) => Err((parent, why)),
     }

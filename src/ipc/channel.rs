@@ -69,6 +69,27 @@ impl Channel {
         }
     }
 
+    /// As [`Channel::receive`], for messages that may be longer than most; `buffer` must be longer than each of them.
+    pub fn receive_long<M: Message>(&self, buffer: &mut [u8]) -> Received<M> {
+        match socket::receive_packet(&self.0, buffer) {
+            Ok(0) => Received::Ended,
+            Ok(length) => Self::decode(buffer.get(..length), Vec::new()),
+            Err(fault) => Self::unsuccessful(&fault),
+        }
+    }
+
+    /// Receives from a broker that may send descriptors. A packet whose descriptors were lost on the way, because this process may
+    /// have no more or more came than there is room for, is nothing.
+    pub fn receive_from_broker<M: Message>(&self) -> Received<M> {
+        let mut buffer = [0; BUFFER];
+        match socket::receive_packet_with(&self.0, &mut buffer) {
+            Ok((0, _)) => Received::Ended,
+            Ok((length, descriptors)) => Self::decode(buffer.get(..length), descriptors),
+            Err(fault) if socket::is_without_descriptors(&fault) => Received::Nothing,
+            Err(fault) => Self::unsuccessful(&fault),
+        }
+    }
+
     /// Receives a packet of log lines into `buffer`. `None`: nothing is waiting; 0: the other side is gone; more than the
     /// buffer holds: the packet was longer and is lost.
     pub fn receive_lines(&self, buffer: &mut [u8]) -> Option<usize> {

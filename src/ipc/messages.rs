@@ -30,6 +30,8 @@ pub enum ToWorker {
     Report,
     /// The worker of this number has died at this moment (monotonic milliseconds, never twice the same).
     Gone { worker: u16, moment: u64, death: Death },
+    /// A new `files` serves: what the one before took and did not answer is lost.
+    Files,
     /// Accept no more; finish what runs within this time, then exit. Without `idle`, connections that wait for a next request
     /// may still send it, and are closed behind its response: a newer generation serves, and no client should see a reset.
     Stop { grace_ms: u32, idle: bool },
@@ -65,6 +67,15 @@ pub enum ToLog {
     Stop,
 }
 
+/// From `parent` to `files`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ToFiles {
+    /// The channel of a worker, which the other `files` hold too.
+    Channel { worker: u16 },
+    /// End when the channels have.
+    Stop,
+}
+
 /// From a confined role to `parent`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ToParent {
@@ -78,8 +89,10 @@ pub enum ToParent {
     Counters(Totals),
     /// Only from a worker that proves the sandbox: the directory of this number cannot be looked into.
     Unusable { directory: u16, errno: i32 },
-    /// Only from `log`: a worker sent something malformed.
+    /// Only from `log` and `files`: a worker sent something malformed.
     Malformed { worker: u16 },
+    /// Only from a worker: one of its `files` sent something malformed; which, it cannot tell.
+    MalformedFiles,
     /// Only from `log`: lines that could not be written since the last such message, the last of them to `file` for the reason
     /// `errno`.
     Lost { lines: u32, file: u16, errno: u16 },
@@ -100,6 +113,7 @@ impl Message for ToWorker {
                 packet.extend(worker.to_le_bytes());
                 packet.extend(moment.to_le_bytes());
             }
+            ToWorker::Files => packet.push(6),
             ToWorker::Stop { grace_ms, idle } => {
                 packet.extend([3, u8::from(*idle)]);
                 packet.extend(grace_ms.to_le_bytes());
@@ -112,6 +126,7 @@ impl Message for ToWorker {
             [1, count] if count > 0 => Some(ToWorker::Listen { count }),
             [2] => Some(ToWorker::Log),
             [4] => Some(ToWorker::Report),
+            [6] => Some(ToWorker::Files),
             [5, death @ 0..=2, a, b, ref moment @ ..] => Some(ToWorker::Gone {
                 worker: u16::from_le_bytes([a, b]),
                 moment: u64::from_le_bytes(moment.try_into().ok()?),
@@ -126,7 +141,7 @@ impl Message for ToWorker {
         match self {
             ToWorker::Listen { count } => usize::from(*count),
             ToWorker::Log => 1,
-            ToWorker::Report | ToWorker::Gone { .. } | ToWorker::Stop { .. } => 0,
+            ToWorker::Report | ToWorker::Gone { .. } | ToWorker::Files | ToWorker::Stop { .. } => 0,
         }
     }
 }
@@ -183,6 +198,35 @@ impl Message for ToLog {
     }
 }
 
+impl Message for ToFiles {
+    const LENGTH_MAX: usize = 3;
+
+    fn encode(&self, packet: &mut Vec<u8>) {
+        match self {
+            ToFiles::Channel { worker } => {
+                packet.push(1);
+                packet.extend(worker.to_le_bytes());
+            }
+            ToFiles::Stop => packet.push(2),
+        }
+    }
+
+    fn decode(packet: &[u8]) -> Option<ToFiles> {
+        match *packet {
+            [1, a, b] => Some(ToFiles::Channel { worker: u16::from_le_bytes([a, b]) }),
+            [2] => Some(ToFiles::Stop),
+            _ => None,
+        }
+    }
+
+    fn descriptors(&self) -> usize {
+        match self {
+            ToFiles::Channel { .. } => 1,
+            ToFiles::Stop => 0,
+        }
+    }
+}
+
 impl Message for ToParent {
     const LENGTH_MAX: usize = 1 + WHY_MAX;
 
@@ -210,6 +254,7 @@ impl Message for ToParent {
                 totals.counters.iter().chain(&totals.gauges).for_each(|value| packet.extend(value.to_le_bytes()));
             }
             ToParent::NoSyslog => packet.push(8),
+            ToParent::MalformedFiles => packet.push(9),
             ToParent::Failed { why } => {
                 packet.push(5);
                 packet.extend(why.bytes().filter(|byte| is_printable(*byte)).take(WHY_MAX));
@@ -232,6 +277,7 @@ impl Message for ToParent {
             }
             [6, ref values @ ..] => decode_totals(values).map(ToParent::Counters),
             [8] => Some(ToParent::NoSyslog),
+            [9] => Some(ToParent::MalformedFiles),
             [5, ref why @ ..] if why.len() <= WHY_MAX && why.iter().all(|byte| is_printable(*byte)) => {
                 Some(ToParent::Failed { why: why.iter().copied().map(char::from).collect() })
             }
@@ -298,6 +344,7 @@ mod tests {
             ToWorker::Report,
             ToWorker::Gone { worker: 300, moment: u64::MAX - 1, death: Death::Fault },
             ToWorker::Gone { worker: 0, moment: 1, death: Death::Orderly },
+            ToWorker::Files,
             ToWorker::Stop { grace_ms: 70_000, idle: true },
         ]);
         round_trip(&[
@@ -309,12 +356,18 @@ mod tests {
             ToLog::Refused { pid: 70_000 },
             ToLog::Stop,
         ]);
+        round_trip(&[ToFiles::Channel { worker: 300 }, ToFiles::Stop]);
         round_trip(&[
             ToParent::Ready { missing: 5 },
             ToParent::Proved { missing: 1, escape: None },
             ToParent::Proved { missing: 0, escape: Some(7) },
         ]);
-        round_trip(&[ToParent::Malformed { worker: 300 }, ToParent::Lost { lines: 70_000, file: 700, errno: 28 }, ToParent::NoSyslog]);
+        round_trip(&[
+            ToParent::Malformed { worker: 300 },
+            ToParent::Lost { lines: 70_000, file: 700, errno: 28 },
+            ToParent::NoSyslog,
+            ToParent::MalformedFiles,
+        ]);
     }
 
     #[test]
@@ -338,7 +391,7 @@ mod tests {
                     message.encode(&mut again);
                     assert_eq!(again, packet);
                 }
-                let _ = (ToWorker::decode(packet), ToLog::decode(packet));
+                let _ = (ToWorker::decode(packet), ToLog::decode(packet), ToFiles::decode(packet));
             }
         }
     }

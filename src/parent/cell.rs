@@ -1,6 +1,6 @@
 //! What the parent decides about each confined process: whom it runs as, what it sees, which rights it needs.
 
-use crate::config::{self, Act, Config, JailMode, LogNumbers, LogSlice, Site, WorkerSlice};
+use crate::config::{self, Act, Config, FilesSlice, JailMode, LogNumbers, LogSlice, Site, WorkerSlice};
 use crate::ipc::birth;
 use crate::role::{Layer, Role};
 use crate::sys::confine::Cell;
@@ -23,6 +23,7 @@ pub(super) struct Cells {
     listing: bool,
     worker: WorkerSlice,
     log: LogSlice,
+    files: FilesSlice,
 }
 
 impl Cells {
@@ -64,6 +65,7 @@ impl Cells {
             listing: config.sites.iter().any(lists),
             worker: config.worker_slice(logs),
             log: config.log_slice(),
+            files: config.files_slice(),
         })
     }
 
@@ -87,16 +89,17 @@ impl Cells {
         match role {
             Role::Worker => config::encode(&(cell, &self.worker)),
             Role::Log => config::encode(&(cell, &self.log)),
+            Role::Files => config::encode(&(cell, &self.files)),
             // The parent starts no parent.
             Role::Parent => Vec::new(),
         }
     }
 
     fn cell(&self, role: Role, number: u16, proof: bool) -> Cell {
-        let is_worker = role == Role::Worker;
+        let sees_tree = matches!(role, Role::Worker | Role::Files);
         let tree = match &self.chroot {
-            Some(root) if is_worker => Tree::Beneath(root.clone()),
-            _ => Tree::Shown(if is_worker { self.shown.clone() } else { Vec::new() }),
+            Some(root) if sees_tree => Tree::Beneath(root.clone()),
+            _ => Tree::Shown(if sees_tree { self.shown.clone() } else { Vec::new() }),
         };
         // The policy's rights, less what this configuration does not need.
         let needed = |right: &&str| self.listing || *right != "read_dir";
@@ -105,13 +108,17 @@ impl Cells {
             role,
             identity: self.identity,
             tree,
-            paths: if is_worker { self.shown.clone() } else { Vec::new() },
+            paths: if sees_tree { self.shown.clone() } else { Vec::new() },
             rights,
             allow_missing: self.allow_missing.clone(),
             proof,
             number,
             parent: process::own_id(),
-            last_descriptor: if is_worker { birth::COUNTERS } else { birth::KERNEL_LOG },
+            last_descriptor: match role {
+                Role::Worker => birth::FILES_CHANNEL,
+                Role::Log => birth::KERNEL_LOG,
+                Role::Files | Role::Parent => birth::SLICE,
+            },
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::cell::Cells;
 use crate::ipc::Channel;
 use crate::role::{Layer, Role};
-use crate::sys::process::{self, Ended, Executable, SIGSYS, Start};
+use crate::sys::process::{self, Ended, Executable, SIGALRM, SIGSYS, Start};
 use crate::sys::verify::{self, Expected};
 use crate::sys::{clock, kernel_log, memory, panic, proc};
 use std::io;
@@ -21,12 +21,34 @@ pub(super) struct Nursery {
     pub(super) user_namespace: bool,
 }
 
+/// A worker's ends of its channels to the brokers, or theirs.
+pub(super) struct Ends {
+    pub(super) log: Channel,
+    pub(super) files: Channel,
+}
+
 /// A process that this parent started.
 pub(super) struct Child {
     pub(super) pid: i32,
     pub(super) channel: Channel,
     pub(super) started_ms: u64,
     pub(super) state: State,
+    /// When it was last looked at, a signal that ends it had not yet done so.
+    pub(super) dying: bool,
+}
+
+/// Processes that hang in the kernel and were given up, and when they were looked for.
+#[derive(Default)]
+pub(super) struct Stuck {
+    pub(super) pids: Vec<i32>,
+    pub(super) looked: u64,
+}
+
+impl Stuck {
+    /// One of them has ended after all.
+    pub(super) fn forget(&mut self, pid: i32) {
+        self.pids.retain(|stuck| *stuck != pid);
+    }
 }
 
 /// How far a child has come.
@@ -43,30 +65,32 @@ pub(super) enum State {
 }
 
 impl Nursery {
-    /// Starts a process of a role; `log` becomes its channel to `log`.
+    /// Starts a process of a role; `ends` are a worker's.
     ///
     /// # Errors
     /// Says what failed, with the errno.
-    pub(super) fn start(&self, cells: &Cells, role: Role, title: &str, number: u16, log: Option<&Channel>) -> Result<Child, String> {
-        self.start_as(cells.encode(role, number, false), title, log)
+    pub(super) fn start(&self, cells: &Cells, role: Role, title: &str, number: u16, ends: Option<&Ends>) -> Result<Child, String> {
+        self.start_as(role, cells.encode(role, number, false), title, ends)
     }
 
     /// Starts a process that proves the sandbox of a role.
     ///
     /// # Errors
     /// As [`Nursery::start`].
-    pub(super) fn start_proof(&self, cells: &Cells, role: Role, title: &str, log: Option<&Channel>) -> Result<Child, String> {
-        self.start_as(cells.encode(role, 0, true), title, log)
+    pub(super) fn start_proof(&self, cells: &Cells, role: Role, title: &str, ends: Option<&Ends>) -> Result<Child, String> {
+        self.start_as(role, cells.encode(role, 0, true), title, ends)
     }
 
-    fn start_as(&self, slice: Vec<u8>, title: &str, log: Option<&Channel>) -> Result<Child, String> {
+    fn start_as(&self, role: Role, slice: Vec<u8>, title: &str, ends: Option<&Ends>) -> Result<Child, String> {
         let slice = memory::sealed(&slice).map_err(|fault| format!("slice for {title}: {fault}"))?;
         let (ours, theirs) = Channel::pair().map_err(|fault| format!("channel to {title}: {fault}"))?;
         let mut given = vec![theirs.as_fd(), slice.as_fd()];
-        match (log, &self.kernel_log) {
-            (Some(log), _) => given.extend([log.as_fd(), self.counters.as_fd()]),
-            (None, Ok(kernel_log)) => given.push(kernel_log.as_fd()),
-            (None, Err(_)) => {}
+        if let Some(ends) = ends {
+            given.extend([ends.log.as_fd(), self.counters.as_fd(), ends.files.as_fd()]);
+        } else if role == Role::Log
+            && let Ok(kernel_log) = &self.kernel_log
+        {
+            given.push(kernel_log.as_fd());
         }
         let title = format!("anchorite: {title}");
         let start = Start { title: &title, null: self.null.as_fd(), given: &given, user_namespace: self.user_namespace };
@@ -74,7 +98,7 @@ impl Nursery {
             let why = format!("start of \"{title}\": {}: {}", fault.step, fault.errno);
             if fault.step == process::USER_NAMESPACE { format!("{why}; {}", Layer::Namespaces.is_missing()) } else { why }
         })?;
-        Ok(Child { pid, channel: ours, started_ms: clock::monotonic_ms(), state: State::Starting })
+        Ok(Child { pid, channel: ours, started_ms: clock::monotonic_ms(), state: State::Starting, dying: false })
     }
 
     /// How a process ended. For which system call, `log` says in a line of its own, where the kernel's log can be read.
@@ -87,6 +111,7 @@ impl Nursery {
                 let path = kernel_log::PATH;
                 format!("{REFUSED}; which one stands in an audit record of type SECCOMP (1326): \"{path}\" is not to be had: {fault}")
             }
+            (Ended::Signalled(SIGALRM), _) => "SIGALRM: a disk kept it for too long".to_owned(),
             (Ended::Exited(_) | Ended::Signalled(_), _) => ended.to_string(),
         }
     }
@@ -107,6 +132,18 @@ impl Nursery {
     }
 }
 
+impl Ends {
+    /// Those of a worker, and those of the brokers.
+    ///
+    /// # Errors
+    /// The errno of socketpair(2).
+    pub(super) fn pairs() -> Result<(Ends, Ends), String> {
+        let pair = || Channel::pair().map_err(|fault| format!("channel of a worker: {fault}"));
+        let ((log, to_log), (files, to_files)) = (pair()?, pair()?);
+        Ok((Ends { log, files }, Ends { log: to_log, files: to_files }))
+    }
+}
+
 impl Child {
     /// Ends it at once; the reason has been logged.
     pub(super) fn condemn(&mut self) {
@@ -114,3 +151,6 @@ impl Child {
         process::kill(self.pid);
     }
 }
+
+/// How often what hangs in the kernel is looked for.
+pub(super) const STUCK_MS: u64 = 2_000;

@@ -1,4 +1,4 @@
-//! A generation: the workers of one reading of the configuration. A reload makes a whole new one, proves it ready, gives it
+//! A generation: the workers and `files` of one reading of the configuration. A reload makes a whole new one, proves it ready, gives it
 //! the sockets, and only then lets the old one finish; a failed reload leaves the old one as it was.
 
 use super::cell::Cells;
@@ -7,7 +7,7 @@ use super::slot::Slot;
 use crate::role::Role;
 use std::rc::Rc;
 
-/// The workers of one reading of the configuration.
+/// The workers and `files` of one reading of the configuration.
 pub(super) struct Generation {
     /// Counted from 1; 0 is that of `log`, which outlives reloads.
     pub(super) number: u32,
@@ -32,7 +32,9 @@ pub(super) enum Phase {
 
 impl Generation {
     pub(super) fn new(number: u32, cells: Rc<Cells>, listeners: Vec<Rc<Listener>>, workers: u16, drain_ms: u64) -> Generation {
-        let slots = (0..workers).map(|worker| Slot::new(Role::Worker, worker, number)).collect();
+        let files = if workers == 0 { 0 } else { workers.clamp(FILES_MIN, FILES_MAX) };
+        let files = (0..files).map(|files| Slot::new(Role::Files, files, number));
+        let slots = (0..workers).map(|worker| Slot::new(Role::Worker, worker, number)).chain(files).collect();
         Generation { number, cells, listeners, slots, phase: Phase::Starting, drain_ms }
     }
 
@@ -47,8 +49,17 @@ impl Generation {
         self.slots.iter().all(Slot::is_serving)
     }
 
+    /// Its workers.
+    pub(super) fn workers(&self) -> impl Iterator<Item = &Slot> {
+        self.slots.iter().filter(|slot| slot.role == Role::Worker)
+    }
+
     /// Whether no process of it is left and none will be started.
     pub(super) fn is_gone(&self) -> bool {
         matches!(self.phase, Phase::Draining(_)) && self.slots.iter().all(|slot| slot.child.is_none())
     }
 }
+
+/// Processes that wait for disks, as many as workers within these: with one, a file that hangs would keep all others waiting.
+const FILES_MIN: u16 = 2;
+const FILES_MAX: u16 = 4;

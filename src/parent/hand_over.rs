@@ -1,11 +1,13 @@
-//! What running children are handed: workers their listening sockets, `log` its files and the channel of every worker.
+//! What running children are handed: workers their listening sockets, `log` its files and the channel of every worker, `files` the
+//! channels of the workers of its generation.
 
+use super::generation::Generation;
 use super::logs::Logs;
 use super::slot::{Place, Slot};
 use super::supervise::{LOG, Supervisor};
 use crate::config::Level;
 use crate::ipc::Channel;
-use crate::ipc::messages::{Death, ToLog, ToWorker};
+use crate::ipc::messages::{Death, ToFiles, ToLog, ToWorker};
 use crate::role::Role;
 use crate::sys::{clock, socket};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -23,6 +25,9 @@ impl Supervisor {
         let Some(generation) = self.generations.iter().find(|generation| generation.number == place.generation) else {
             return Ok(());
         };
+        if generation.slots.get(place.index()).is_none_or(|slot| slot.role != Role::Worker) {
+            return Ok(());
+        }
         let sockets = generation.listeners.iter().map(|listener| &listener.socket);
         let listening: Vec<BorrowedFd<'_>> = sockets.filter(|socket| socket::is_listening(socket)).map(AsFd::as_fd).collect();
         if listening.len() < generation.listeners.len() {
@@ -102,6 +107,33 @@ impl Supervisor {
             self.logs.report.line(Level::Error, &format!("reopen: {why}; the old files stay in use"));
         }
         outcome
+    }
+
+    /// Hands the channels of workers to the `files` of their generation, as far as `one` is either of the two.
+    pub(super) fn share_disk(&mut self, one: Place) -> Result<(), String> {
+        let of = |slot: &Slot, role| slot.role == role && slot.generation == one.generation;
+        let files = self.places(|slot| of(slot, Role::Files) && slot.is_serving());
+        let workers = self.places(|slot| of(slot, Role::Worker) && slot.files_end.is_some());
+        for (files, worker) in files.iter().flat_map(|files| workers.iter().map(move |worker| (*files, *worker))) {
+            let channel = self.slot(files).and_then(|slot| slot.child.as_ref()).map(|child| &child.channel);
+            let worker = self.slot(worker).filter(|_| one == files || one == worker);
+            let end = worker.and_then(|slot| Some((slot.log_number, slot.files_end.as_ref()?)));
+            let sent = channel.zip(end).map(|(channel, (worker, end))| channel.send(&ToFiles::Channel { worker }, &[end.as_fd()]));
+            if let Some(Err(fault)) = sent {
+                self.condemn(files, &format!("does not take its messages: {fault}"))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A new `files` serves: it gets the channels of the workers, and they are told, since what the one before took is lost.
+    pub(super) fn admit_files(&mut self, place: Place) -> Result<(), String> {
+        self.share_disk(place)?;
+        for worker in self.generations.iter().filter(|known| known.number == place.generation).flat_map(Generation::workers) {
+            // One that is behind waits for its requests' deadlines instead.
+            let _ = worker.child.as_ref().map(|child| child.channel.send(&ToWorker::Files, &[]));
+        }
+        Ok(())
     }
 
     /// A worker whose channel led to a `log` that died gets a new one.

@@ -53,6 +53,8 @@ pub(super) struct LeftChild {
     pub(super) role: String,
     pub(super) pid: i32,
     pub(super) channel: i32,
+    /// Of a worker: what each `files` of its generation gets.
+    pub(super) files: Option<i32>,
     /// What `log` and the counters know it by.
     pub(super) log_number: u16,
 }
@@ -103,6 +105,7 @@ pub(super) struct Found {
     pub(super) role: Role,
     pub(super) child: Child,
     pub(super) log_number: u16,
+    pub(super) files_end: Option<Channel>,
 }
 
 impl Legacy {
@@ -138,8 +141,10 @@ impl Legacy {
         });
         let children = self.children.iter().map(|left| {
             let role = Role::from_name(&left.role).ok_or_else(|| format!("resume: unknown role \"{}\"", left.role))?;
-            let child = Child { pid: left.pid, channel: Channel::from(copy(left.channel)?), started_ms: 0, state: State::Serving };
-            Ok(Found { role, child, log_number: left.log_number })
+            let child =
+                Child { pid: left.pid, channel: Channel::from(copy(left.channel)?), started_ms: 0, state: State::Serving, dying: false };
+            let files_end = left.files.map(copy).transpose()?.map(Channel::from);
+            Ok(Found { role, child, log_number: left.log_number, files_end })
         });
         Ok(Inherited {
             listeners: listeners.collect::<Result<_, String>>()?,
@@ -162,7 +167,7 @@ impl Legacy {
             }
         }
         let listeners = self.listeners.iter().map(|(_, number, _)| *number);
-        let children = self.children.iter().map(|left| left.channel);
+        let children = self.children.iter().flat_map(|left| [Some(left.channel), left.files]).flatten();
         let logs = self.logs.open.iter().map(|left| left.descriptor);
         let others = [resume, self.counters, self.executable].into_iter().chain(self.control).chain(self.kernel_log);
         for number in listeners.chain(children).chain(logs).chain(others) {

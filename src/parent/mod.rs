@@ -6,7 +6,7 @@
 //! process from its start to its verification, `slot` the place it has and gets again, `generation` the workers of one
 //! reading of the configuration, `prepare` what they need before they start, `hand_over` what they get once they run,
 //! `reload` how the next one takes over, `control` and `status` what an administrator asks, `upgrade` the next program in
-//! the same process, `legacy` what that is left and `restore` the way back, `supervise` the loop.
+//! the same process, `legacy` what that is left and `restore` the way back, `stuck` what does not even die, `supervise` the loop.
 
 #![forbid(unsafe_code)]
 
@@ -27,6 +27,7 @@ mod restore;
 mod slot;
 mod start;
 mod status;
+mod stuck;
 mod supervise;
 mod upgrade;
 

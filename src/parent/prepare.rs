@@ -8,7 +8,7 @@ use super::logs::Logs;
 use crate::config::{self, Config, directories};
 use crate::sys::privilege::Identity;
 use crate::sys::watch::Watched;
-use crate::sys::{clock, pid_file, process};
+use crate::sys::{clock, file, pid_file, process};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -99,7 +99,8 @@ pub(super) fn prepare(
     let (logs, numbers) = Logs::open(&config, identity, logs)?;
     let (bases, _) = directories(&config.sites);
     let shown: BTreeSet<PathBuf> = bases.into_iter().map(|base| base.path).chain(config.jail.also.iter().cloned()).collect();
-    let watched = Watched::new(shown, clock::monotonic_ms());
+    // A server that does not answer must not keep this process: what lies on one is looked at again only by a reload.
+    let watched = Watched::new(shown.into_iter().filter(|path| file::is_on_local_disk(path)), clock::monotonic_ms());
     let cells = Rc::new(Cells::new(&mut config, identity, numbers)?);
     Ok(Prepared {
         cells,

@@ -3,7 +3,7 @@
 //! directories it cannot look into.
 
 use super::cell::Cells;
-use super::child::Nursery;
+use super::child::{Ends, Nursery};
 use super::supervise::START_MS;
 use crate::ipc::messages::ToParent;
 use crate::ipc::{Channel, Received, birth};
@@ -36,10 +36,10 @@ pub(super) fn prove(nursery: &mut Nursery, cells: &Cells) -> Result<Proof, Strin
     {
         nursery.user_namespace = false;
     }
-    for role in [Role::Worker, Role::Log] {
-        let log = if role == Role::Worker { Some(Channel::pair().map_err(|fault| fault.to_string())?) } else { None };
+    for role in [Role::Worker, Role::Log, Role::Files] {
+        let ends = if role == Role::Worker { Some(Ends::pairs()?) } else { None };
         let title = format!("{}, proving the sandbox", role.name());
-        let child = nursery.start_proof(cells, role, &title, log.as_ref().map(|(theirs, _)| theirs))?;
+        let child = nursery.start_proof(cells, role, &title, ends.as_ref().map(|(theirs, _)| theirs))?;
         let outcome = hear(&child.channel, cells, &mut found);
         process::kill(child.pid);
         outcome.map_err(|why| format!("confinement of {}: {why}", role.name()))?;

@@ -50,7 +50,7 @@ impl Supervisor {
     /// Tells the service manager what serves, once the start itself is over.
     pub(super) fn tell_manager(&self) {
         if let Some(generation) = self.current().filter(|_| self.started && !self.is_stopping()) {
-            self.manager.ready(&format!("generation {} serves, {} workers", generation.number, generation.slots.len()));
+            self.manager.ready(&format!("generation {} serves, {} workers", generation.number, generation.workers().count()));
         }
     }
 

@@ -7,10 +7,10 @@ use crate::role::Role;
 /// A place for one process, which is filled again when the process dies.
 pub(super) struct Slot {
     pub(super) role: Role,
-    /// Worker number within its generation; 0 for `log`.
+    /// Number among those of its role within its generation; 0 for `log`.
     pub(super) number: u16,
     /// Generation it belongs to; 0 for `log`.
-    generation: u32,
+    pub(super) generation: u32,
     pub(super) child: Option<Child>,
     /// What `log` knows the process by; every process has its own.
     pub(super) log_number: u16,
@@ -18,6 +18,8 @@ pub(super) struct Slot {
     pub(super) asked: u32,
     /// For a worker: `log`'s end of its log channel, until it can be handed over.
     pub(super) log_end: Option<Channel>,
+    /// For a worker: the other end of its channel to `files`, which each of them gets, as long as it lives.
+    pub(super) files_end: Option<Channel>,
     /// Deaths in a row, each within [`STEADY_MS`] of its start.
     failures: u32,
     /// When to start the next one, in monotonic milliseconds.
@@ -26,13 +28,24 @@ pub(super) struct Slot {
 
 impl Slot {
     pub(super) fn new(role: Role, number: u16, generation: u32) -> Slot {
-        Slot { role, number, generation, child: None, log_number: 0, asked: 0, log_end: None, failures: 0, next_start: None }
+        Slot {
+            role,
+            number,
+            generation,
+            child: None,
+            log_number: 0,
+            asked: 0,
+            log_end: None,
+            files_end: None,
+            failures: 0,
+            next_start: None,
+        }
     }
 
     pub(super) fn name(&self) -> String {
         match self.role {
-            Role::Worker if self.generation <= 1 => format!("worker {}", self.number),
-            Role::Worker => format!("worker {}, generation {}", self.number, self.generation),
+            Role::Worker | Role::Files if self.generation <= 1 => format!("{} {}", self.role.name(), self.number),
+            Role::Worker | Role::Files => format!("{} {}, generation {}", self.role.name(), self.number, self.generation),
             Role::Log | Role::Parent => self.role.name().to_owned(),
         }
     }

@@ -53,7 +53,7 @@ fn of(generation: &Generation) -> GenerationStatus {
             Phase::Serving => "serving",
             Phase::Draining(_) => "draining",
         },
-        workers: generation.slots.iter().filter_map(|slot| slot.child.as_ref()).map(|child| child.pid).collect(),
+        workers: generation.workers().filter_map(|slot| slot.child.as_ref()).map(|child| child.pid).collect(),
         addresses: generation.listeners.iter().map(|listener| listener.address().to_string()).collect(),
     }
 }

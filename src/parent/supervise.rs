@@ -3,7 +3,7 @@
 //! A listening socket stays open here through any worker's death, so no connection is refused meanwhile. A process that
 //! sends something malformed is ended, not the parent. Respawn is at once the first time and slower each time after.
 
-use super::child::{Child, Nursery, State};
+use super::child::{Child, Ends, Nursery, STUCK_MS, State, Stuck};
 use super::control::{Asked, Control};
 use super::generation::{Generation, Phase};
 use super::legacy::Found;
@@ -13,7 +13,7 @@ use super::prepare::{Pending, Prepared, Source};
 use super::slot::{Place, Slot};
 use crate::config::Level;
 use crate::ipc::control::Order;
-use crate::ipc::messages::{Death, ToLog, ToParent, ToWorker};
+use crate::ipc::messages::{Death, ToFiles, ToLog, ToParent, ToWorker};
 use crate::ipc::{Channel, Received, birth};
 use crate::role::{Layer, Role};
 use crate::sys::candidate::Candidate;
@@ -23,7 +23,6 @@ use crate::sys::manager::Manager;
 use crate::sys::pid_file::PidFile;
 use crate::sys::process::{self, Ended, SIGSYS};
 use crate::sys::signal::{Arrived, Signals};
-use crate::sys::watch::WATCH_MS;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::Rc;
 
@@ -50,6 +49,7 @@ pub(super) struct Supervisor {
     pub(super) adopted_log: Option<Channel>,
     pub(super) pending: Option<Pending>,
     pub(super) candidate: Candidate,
+    pub(super) stuck: Stuck,
     /// Who waits for the counters.
     pub(super) asked: Vec<Asked>,
     /// Processes that were ended by SIGSYS, until `log` is told.
@@ -108,6 +108,7 @@ impl Supervisor {
             next_generation: 1,
             pending: None,
             candidate: Candidate::None,
+            stuck: Stuck::default(),
             asked: Vec::new(),
             refused: Vec::new(),
             restarts: 0,
@@ -155,6 +156,7 @@ impl Supervisor {
             self.manager.beat(now);
             self.start_due(now);
             self.end_overdue(now);
+            self.replace_stuck(now);
             self.generations.retain(|generation| !generation.is_gone());
             if matches!(self.stopping, Stopping::Log(_)) && self.slots().all(|slot| slot.child.is_none()) {
                 self.control.clients.answer_all(&Ok("stopped".to_owned()));
@@ -237,19 +239,14 @@ impl Supervisor {
             return Ok(());
         };
         slot.next_start = None;
-        let (log_end, worker_end) = match slot.role {
-            Role::Worker => {
-                Channel::pair().map(|(ours, theirs)| (Some(ours), Some(theirs))).map_err(|fault| format!("log channel: {fault}"))?
-            }
-            Role::Log | Role::Parent => (None, None),
-        };
-        let child = self.nursery.start(&generation.cells, slot.role, &slot.name(), log_number, worker_end.as_ref())?;
+        let ends = if slot.role == Role::Worker { Some(Ends::pairs()?) } else { None };
+        let child = self.nursery.start(&generation.cells, slot.role, &slot.name(), log_number, ends.as_ref().map(|(ends, _)| ends))?;
         self.poller.add(&child.channel, Interest::Input, place.token()).map_err(|fault| format!("epoll: {fault}"))?;
         slot.child = Some(child);
         slot.asked = 0;
-        slot.log_end = log_end;
+        (slot.log_end, slot.files_end) = ends.map(|(_, brokers)| (brokers.log, brokers.files)).unzip();
         slot.log_number = log_number;
-        Ok(())
+        self.share_disk(place)
     }
 
     /// Starts every process of a generation.
@@ -293,10 +290,10 @@ impl Supervisor {
             Received::Message(ToParent::Failed { why }, _) if state == State::Starting => {
                 self.condemn(place, &format!("did not start: {why}"))
             }
-            Received::Message(ToParent::Malformed { worker }, _) if role == Role::Log => self
-                .places(|slot| slot.role == Role::Worker && slot.child.is_some() && slot.log_number == worker)
-                .into_iter()
-                .try_for_each(|place| self.condemn(place, "sent malformed log lines")),
+            Received::Message(ToParent::Malformed { worker }, _) if matches!(role, Role::Log | Role::Files) => {
+                self.condemn_worker(place, role, worker)
+            }
+            Received::Message(ToParent::MalformedFiles, _) if role == Role::Worker => self.condemn_files(place),
             Received::Message(ToParent::Lost { lines, file, errno }, _) if role == Role::Log => {
                 self.lost_lines += u64::from(lines);
                 self.logs.report.line(Level::Error, &self.logs.loss(lines, file, errno));
@@ -318,6 +315,7 @@ impl Supervisor {
                 | ToParent::Proved { .. }
                 | ToParent::Unusable { .. }
                 | ToParent::Malformed { .. }
+                | ToParent::MalformedFiles
                 | ToParent::Lost { .. }
                 | ToParent::NoSyslog,
                 _,
@@ -347,8 +345,12 @@ impl Supervisor {
             }
             return self.give_logs();
         }
+        let (role, is_ready) = (slot.role, generation.is_ready());
+        if role == Role::Files {
+            self.admit_files(place)?;
+        }
         match phase {
-            Phase::Starting if generation.is_ready() => self.succeed(place.generation),
+            Phase::Starting if is_ready => self.succeed(place.generation),
             Phase::Starting | Phase::Draining(_) => Ok(()),
             Phase::Serving => self.give_listeners(place),
         }
@@ -372,6 +374,7 @@ impl Supervisor {
     fn bury(&mut self, pid: i32, ended: Ended) -> Result<(), String> {
         let now = clock::monotonic_ms();
         let Some(place) = self.places(|slot| slot.child.as_ref().is_some_and(|child| child.pid == pid)).pop() else {
+            self.stuck.forget(pid);
             return Ok(());
         };
         let how = self.nursery.describe(ended);
@@ -379,11 +382,10 @@ impl Supervisor {
             self.refused.push(pid.unsigned_abs());
         }
         let starting = self.is_starting(place.generation);
-        let replace = self.stopping == Stopping::No
-            && self.generations.iter().any(|known| known.number == place.generation && known.phase == Phase::Serving);
+        let replace = self.is_replaced(place);
         let Some(slot) = self.slot_mut(place) else { return Ok(()) };
         let Some(child) = slot.child.take() else { return Ok(()) };
-        slot.log_end = None;
+        (slot.log_end, slot.files_end) = (None, None);
         let (role, number) = (slot.role, slot.log_number);
         // What it said before it died is worth more than how it died.
         let said = match child.channel.receive() {
@@ -489,7 +491,11 @@ impl Supervisor {
             ToWorker::Stop { grace_ms: u32::try_from(grace_ms).unwrap_or(u32::MAX), idle: self.stopping != Stopping::No || grace_ms == 0 };
         for slot in &mut generation.slots {
             slot.next_start = None;
-            if let Some(child) = slot.child.as_ref().filter(|child| child.channel.send(&message, &[]).is_err()) {
+            let send = |child: &&Child| match slot.role {
+                Role::Files => child.channel.send(&ToFiles::Stop, &[]).is_err(),
+                Role::Worker | Role::Log | Role::Parent => child.channel.send(&message, &[]).is_err(),
+            };
+            if let Some(child) = slot.child.as_ref().filter(send) {
                 process::kill(child.pid);
             }
         }
@@ -515,7 +521,7 @@ impl Supervisor {
         // What was told to end and has not yet is looked at again soon.
         let again = draining.chain(log).chain(self.candidate.until()).map(|deadline| deadline.max(now + KILL_AGAIN_MS));
         let beat = self.manager.next_beat();
-        let watch = (self.stopping == Stopping::No && self.source.file.is_some()).then_some(now + WATCH_MS);
+        let watch = (self.stopping == Stopping::No).then_some(now + STUCK_MS);
         let status = self.asked.first().map(|asked| asked.until);
         let silent = self.control.clients.next_end();
         starts.chain(stuck).chain(leaving).chain(again).chain(watch).chain(status).chain(silent).chain(beat).min().unwrap_or(u64::MAX)

@@ -134,7 +134,9 @@ impl Supervisor {
                 left.slots.push((slot.role, slot.number, child.map(|_| children.len())));
                 if let Some(child) = child {
                     let channel = kept.keep(child.channel.as_fd())?;
-                    children.push(LeftChild { role: slot.role.name().to_owned(), pid: child.pid, channel, log_number: slot.log_number });
+                    let files = slot.files_end.as_ref().map(|end| kept.keep(end.as_fd())).transpose()?;
+                    let (role, log_number) = (slot.role.name().to_owned(), slot.log_number);
+                    children.push(LeftChild { role, pid: child.pid, channel, files, log_number });
                 }
             }
             generations.push(left);
@@ -177,13 +179,14 @@ impl Supervisor {
         self.next_generation += 1;
         let mut generation = Generation::new(number, cells, listeners, 0, drain_ms);
         generation.phase = Phase::Serving;
-        for Found { role, child, log_number } in children {
+        for Found { role, child, log_number, files_end } in children {
             if role == Role::Log {
                 self.adopted_log = Some(child.channel);
                 continue;
             }
             let mut slot = Slot::new(role, u16::try_from(generation.slots.len()).unwrap_or(u16::MAX), number);
             slot.log_number = log_number;
+            slot.files_end = files_end;
             slot.child = Some(child);
             generation.slots.push(slot);
         }

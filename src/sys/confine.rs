@@ -109,7 +109,7 @@ pub fn summary(workers: u16, identity: Identity, chrooted: bool, missing: &[Laye
     let tree = if chrooted { "read-only chroot" } else { "private read-only tree" };
     let calls = Policy::of(Role::Worker).allow.len();
     [
-        format!("confined: {workers} worker{s} and log as uid {} gid {}{namespace}", identity.uid, identity.gid),
+        format!("confined: {workers} worker{s}, files and log as uid {} gid {}{namespace}", identity.uid, identity.gid),
         layer(Layer::Namespaces, format!("{tree}, no network"), "NO PRIVATE TREE, NO NAMESPACES"),
         layer(Layer::Seccomp, format!("{calls} system calls"), "NO SECCOMP"),
         layer(Layer::Landlock, format!("Landlock ABI {}", landlock::version()), "NO LANDLOCK"),

@@ -1,4 +1,5 @@
-//! Files beneath a document root: the one resolver for every look-up, and reading. Runs in workers.
+//! Files beneath a document root: the one resolver for every look-up, and reading. Runs in workers and in `files`: the former ask for
+//! what the kernel has in memory, the latter waits for the disk.
 //!
 //! openat2(2). The fast path refuses symbolic links in the kernel; only where it meets one (`ELOOP`) and the policy asks
 //! about owners are the components walked one by one, each held open, so that no renaming changes what was checked.
@@ -8,11 +9,13 @@ use nix::errno::Errno;
 use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2, readlinkat};
 use nix::libc;
 use nix::sys::stat::{FileStat, fstat};
+use nix::sys::statfs::{Statfs, fstatfs, statfs};
 use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 /// Which symbolic links are followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,9 +53,10 @@ pub struct Stat {
     pub changed_ns: i64,
 }
 
-/// A regular file open for reading.
+/// A regular file open for reading, by whoever asked for it at the same time.
+#[derive(Clone, Debug)]
 pub struct Opened {
-    pub file: OwnedFd,
+    pub file: Rc<OwnedFd>,
     pub stat: Stat,
 }
 
@@ -99,29 +103,55 @@ impl Root {
 
     /// What stands at `path`, which is relative, without dot segments; empty: the root itself.
     pub fn find(&self, path: &[u8]) -> Found {
-        let path = match &self.file {
-            Some(name) if path.is_empty() => name.as_slice(),
-            Some(_) => return Found::Missing,
-            None if path.is_empty() => return Found::Directory,
-            None => path,
-        };
-        match self.resolve(path, READ) {
-            Ok(file) => regular(file),
-            // Without the right to read directories one is refused like a file without permission; and a device like either.
-            Err(Errno::EACCES) => self.find_refused(path),
-            Err(Errno::ENXIO) => Found::NotRegular,
-            Err(errno) => not_found(errno),
+        self.look(path, ResolveFlag::empty()).unwrap_or_else(not_found)
+    }
+
+    /// As [`Root::find`], from what the kernel has in memory. `None`: a disk would have to be waited for, or the path leads
+    /// over a mount, behind which another file system may be one that does not answer.
+    pub fn find_cached(&self, path: &[u8]) -> Option<Found> {
+        match self.look(path, CACHED) {
+            Err(Errno::EAGAIN | Errno::EXDEV) => None,
+            result => Some(result.unwrap_or_else(not_found)),
         }
     }
 
-    fn find_refused(&self, path: &[u8]) -> Found {
-        let kind = self.resolve(path, OFlag::O_PATH).and_then(fstat).map(|stat| stat.st_mode & libc::S_IFMT);
-        match kind {
-            Ok(libc::S_IFDIR) => Found::Directory,
-            Ok(libc::S_IFREG) => Found::Denied,
-            Ok(_) => Found::NotRegular,
-            Err(errno) => not_found(errno),
+    /// Whether [`Root::find_cached`] can be asked: the file system is one of local disks or memory, whose open(2) itself waits
+    /// for nobody. One that is not known here may ask a server or another process.
+    ///
+    /// # Errors
+    /// `EINVAL`: the kernel is older than Linux 5.12, which brings RESOLVE_CACHED; or the errno of fstatfs(2).
+    pub fn is_local(&self) -> io::Result<bool> {
+        // Any other errno: not in memory, or not to be entered; the kernel has understood.
+        let how = OpenHow::new().flags(OFlag::O_PATH | OFlag::O_CLOEXEC).resolve(CACHED);
+        if openat2(&self.directory, ".", how).err() == Some(Errno::EINVAL) {
+            return Err(Errno::EINVAL.into());
         }
+        Ok(is_local(&fstatfs(&self.directory)?))
+    }
+
+    fn look(&self, path: &[u8], also: ResolveFlag) -> nix::Result<Found> {
+        let path = match &self.file {
+            Some(name) if path.is_empty() => name.as_slice(),
+            Some(_) => return Ok(Found::Missing),
+            None if path.is_empty() => return Ok(Found::Directory),
+            None => path,
+        };
+        match self.resolve_under(path, READ, also) {
+            Ok(file) => Ok(regular(file)),
+            // Without the right to read directories one is refused like a file without permission; and a device like either.
+            Err(Errno::EACCES) => self.look_refused(path, also),
+            Err(Errno::ENXIO) => Ok(Found::NotRegular),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    fn look_refused(&self, path: &[u8], also: ResolveFlag) -> nix::Result<Found> {
+        let kind = self.resolve_under(path, OFlag::O_PATH, also).and_then(fstat).map(|stat| stat.st_mode & libc::S_IFMT)?;
+        Ok(match kind {
+            libc::S_IFDIR => Found::Directory,
+            libc::S_IFREG => Found::Denied,
+            _ => Found::NotRegular,
+        })
     }
 
     /// The longest leading part of `path` that this process may enter or see: what to name where permission is refused.
@@ -149,22 +179,29 @@ impl Root {
 
     /// Opens `path` by the policy on links.
     pub(super) fn resolve(&self, path: &[u8], flags: OFlag) -> nix::Result<OwnedFd> {
-        let beneath = ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_MAGICLINKS;
+        self.resolve_under(path, flags, ResolveFlag::empty())
+    }
+
+    /// The same under the restrictions of `also`.
+    fn resolve_under(&self, path: &[u8], flags: OFlag, also: ResolveFlag) -> nix::Result<OwnedFd> {
+        let beneath = ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_MAGICLINKS | also;
         match self.links {
             Links::Never => self.open_with(path, flags, beneath | ResolveFlag::RESOLVE_NO_SYMLINKS),
             Links::Inside => self.open_with(path, flags, beneath),
-            Links::Any => self.open_with(path, flags, ResolveFlag::RESOLVE_NO_MAGICLINKS),
+            Links::Any => self.open_with(path, flags, ResolveFlag::RESOLVE_NO_MAGICLINKS | also),
             Links::SameOwner => match self.open_with(path, flags, beneath | ResolveFlag::RESOLVE_NO_SYMLINKS) {
-                Err(Errno::ELOOP) => Walk::new(self).to(path, flags),
+                Err(Errno::ELOOP) => Walk::new(self, also).to(path, flags),
                 result => result,
             },
         }
     }
 
-    /// A link with `..` in it is answered with `EAGAIN` while anyone renames anything on the system: tried again.
+    /// A link with `..` in it is answered with `EAGAIN` while anyone renames anything on the system: tried again, unless the same
+    /// errno says that the disk would have to be waited for.
     fn open_with(&self, path: &[u8], flags: OFlag, resolve: ResolveFlag) -> nix::Result<OwnedFd> {
         let how = OpenHow::new().flags(flags | OFlag::O_CLOEXEC).resolve(resolve);
-        for _ in 0..TRIES {
+        let tries = if resolve.contains(CACHED) { 1 } else { TRIES };
+        for _ in 0..tries {
             match openat2(&self.directory, OsStr::from_bytes(path), how) {
                 Err(Errno::EAGAIN | Errno::EINTR) => {}
                 result => return result,
@@ -174,9 +211,20 @@ impl Root {
     }
 }
 
+/// Whether a path leads to a file system of local disks or memory, which no server can keep waiting.
+pub fn is_on_local_disk(path: &Path) -> bool {
+    statfs(path).is_ok_and(|found| is_local(&found))
+}
+
+fn is_local(found: &Statfs) -> bool {
+    // The word is signed on some architectures, and wider than the numbers.
+    u64::try_from(found.filesystem_type().0 & 0xFFFF_FFFF).is_ok_and(|kind| LOCAL.contains(&kind))
+}
+
 /// A walk from component to component that follows a link only where link and target have the same owner.
 struct Walk<'r> {
     root: &'r Root,
+    also: ResolveFlag,
     /// Directories entered, beneath the root.
     entered: Vec<OwnedFd>,
     /// Components still to go, last first.
@@ -191,8 +239,8 @@ enum Ahead {
 }
 
 impl<'r> Walk<'r> {
-    fn new(root: &'r Root) -> Walk<'r> {
-        Walk { root, entered: Vec::new(), ahead: Vec::new(), followed: 0 }
+    fn new(root: &'r Root, also: ResolveFlag) -> Walk<'r> {
+        Walk { root, also, entered: Vec::new(), ahead: Vec::new(), followed: 0 }
     }
 
     fn to(mut self, path: &[u8], flags: OFlag) -> nix::Result<OwnedFd> {
@@ -261,7 +309,7 @@ impl<'r> Walk<'r> {
     fn open_component(&self, name: &[u8], flags: OFlag) -> nix::Result<OwnedFd> {
         let how = OpenHow::new()
             .flags(flags | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC)
-            .resolve(ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_MAGICLINKS);
+            .resolve(ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_MAGICLINKS | self.also);
         openat2(self.here(), OsStr::from_bytes(name), how)
     }
 
@@ -316,7 +364,7 @@ fn regular(file: OwnedFd) -> Found {
         Err(errno) => return Found::Failed(errno.into()),
     };
     match stat.st_mode & libc::S_IFMT {
-        libc::S_IFREG => Found::File(Opened { file, stat: Stat::from(&stat) }),
+        libc::S_IFREG => Found::File(Opened { file: Rc::new(file), stat: Stat::from(&stat) }),
         libc::S_IFDIR => Found::Directory,
         _ => Found::NotRegular,
     }
@@ -349,6 +397,30 @@ impl From<&FileStat> for Stat {
 
 /// For reading: a FIFO must not block the worker, a terminal not become its own.
 pub(super) const READ: OFlag = OFlag::O_RDONLY.union(OFlag::O_NONBLOCK).union(OFlag::O_NOCTTY);
+
+/// Only from memory, and on the file system of the root: what openat2(2) calls RESOLVE_CACHED, which nix has no name for.
+const CACHED: ResolveFlag = ResolveFlag::from_bits_retain(0x20).union(ResolveFlag::RESOLVE_NO_XDEV);
+
+/// File systems whose look-ups and open(2) wait for a local disk at most (linux/magic.h): ext2 to ext4, xfs, btrfs, f2fs, zfs,
+/// bcachefs, tmpfs, ramfs, overlayfs, squashfs, erofs, isofs, msdos, exfat, ntfs3, jfs.
+const LOCAL: [u64; 16] = [
+    0xEF53,
+    0x5846_5342,
+    0x9123_683E,
+    0xF2F5_2010,
+    0x2FC1_2FC1,
+    0xCA45_1A4E,
+    0x0102_1994,
+    0x8584_58F6,
+    0x794C_7630,
+    0x7371_7368,
+    0xE0F5_E1E2,
+    0x9660,
+    0x4D44,
+    0x2011_BAB0,
+    0x7366_746E,
+    0x3153_464A,
+];
 
 /// How often an open that met a renaming is tried.
 const TRIES: u8 = 16;

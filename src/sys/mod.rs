@@ -9,6 +9,7 @@
     reason = "this is the fence: system calls without a safe wrapper in nix are made here, each with its argument why it is sound"
 )]
 
+pub mod alarm;
 pub mod candidate;
 pub mod clock;
 pub mod confine;
@@ -22,6 +23,7 @@ pub mod landlock;
 pub mod log_file;
 pub mod manager;
 pub mod memory;
+pub mod page_cache;
 pub mod panic;
 pub mod pid_file;
 pub mod policy;

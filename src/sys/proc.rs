@@ -58,6 +58,20 @@ fn parse_status(text: &str) -> Option<Status> {
     })
 }
 
+/// Whether a signal that ends a process waits for it to leave the kernel: SIGALRM or SIGKILL.
+pub fn is_dying(pid: i32) -> bool {
+    let pending = |line: &str| {
+        let (name, mask) = line.split_once(':')?;
+        if ["SigPnd", "ShdPnd"].contains(&name) { u64::from_str_radix(mask.trim(), 16).ok() } else { None }
+    };
+    let text = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    text.lines().filter_map(pending).any(|mask| mask & (1 << (SIGKILL - 1) | 1 << (SIGALRM - 1)) != 0)
+}
+
+/// signal(7); the same numbers on every architecture here.
+const SIGKILL: u32 = 9;
+const SIGALRM: u32 = 14;
+
 /// The command line of a process, arguments separated by blanks.
 pub fn command_line(pid: i32) -> Option<String> {
     let bytes = fs::read(format!("/proc/{pid}/cmdline")).ok()?;

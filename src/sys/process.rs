@@ -252,6 +252,7 @@ impl std::fmt::Display for Ended {
 
 /// What a filter sends (signal(7)); the same number on every architecture here.
 pub const SIGSYS: i32 = nix::libc::SIGSYS;
+pub const SIGALRM: i32 = Signal::SIGALRM as i32;
 
 /// The next child that has ended, if one has.
 pub fn reap() -> Option<(i32, Ended)> {

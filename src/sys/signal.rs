@@ -79,9 +79,11 @@ fn ignore_file_limit() -> io::Result<()> {
 /// The standard library installs handlers that report a stack overflow. For any other fault they restore the default with
 /// rt_sigaction(2) and return to the faulting instruction; the filter answers that call with ENOSYS, so under it they would
 /// return to the fault for ever, and a crashed worker would spin where it should be replaced.
+///
+/// The same for SIGALRM, which ends a process that a disk keeps waiting and that a caller may have let be ignored.
 pub(super) fn end_on_fault() -> io::Result<()> {
     let default = SigAction::new(SigHandler::SigDfl, SaFlags::empty(), SigSet::empty());
-    for signal in [Signal::SIGSEGV, Signal::SIGBUS] {
+    for signal in [Signal::SIGSEGV, Signal::SIGBUS, Signal::SIGALRM] {
         // SAFETY: the default action runs no code of ours.
         let before = unsafe { sigaction(signal, &default).and_then(|_| sigaction(signal, &default)) }?;
         if !matches!(before.handler(), SigHandler::SigDfl) {

@@ -5,9 +5,9 @@
 use nix::errno::Errno;
 use nix::libc;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::socket::{self, ControlMessage, ControlMessageOwned, MsgFlags, SockFlag, SockaddrStorage, UnixAddr, sockopt};
+use nix::sys::socket::{self, ControlMessage, MsgFlags, SockFlag, SockaddrStorage, UnixAddr, sockopt};
 use std::fs::File;
-use std::io::{self, IoSlice, IoSliceMut};
+use std::io::{self, IoSlice};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileTypeExt;
@@ -307,7 +307,7 @@ pub fn send_packet(channel: &OwnedFd, packet: &[u8]) -> io::Result<()> {
     if sent == packet.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
 }
 
-/// Sends one packet with descriptors. Only the parent does: no other role's filter has sendmsg(2).
+/// Sends one packet with descriptors. The parent and `files` do; no other role's filter has sendmsg(2).
 ///
 /// # Errors
 /// As [`send_packet`].
@@ -327,23 +327,52 @@ pub fn receive_packet(channel: &OwnedFd, buffer: &mut [u8]) -> io::Result<usize>
     Ok(socket::recv(channel.as_raw_fd(), buffer, MsgFlags::MSG_TRUNC)?)
 }
 
-/// Receives one packet with up to [`DESCRIPTORS_MAX`] descriptors. Only from the parent.
+/// Receives one packet with up to [`DESCRIPTORS_MAX`] descriptors, from the parent or a broker. Every descriptor that the kernel
+/// made for it is returned or closed, also of a packet that has more than there is room for.
 ///
 /// # Errors
-/// As [`receive_packet`]; also when more descriptors came than there is room for.
+/// As [`receive_packet`]; `EMFILE` when descriptors were lost on the way, for want of room or because this process may have no
+/// more.
 pub fn receive_packet_with(channel: &OwnedFd, buffer: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
     let mut control = nix::cmsg_space!([RawFd; DESCRIPTORS_MAX]);
-    let mut parts = [IoSliceMut::new(buffer)];
-    let flags = MsgFlags::MSG_CMSG_CLOEXEC | MsgFlags::MSG_TRUNC;
-    let message = socket::recvmsg::<()>(channel.as_raw_fd(), &mut parts, Some(&mut control), flags)?;
+    let mut part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
+    // SAFETY: all zeros is a valid message header.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = &raw mut part;
+    message.msg_iovlen = 1;
+    message.msg_control = control.as_mut_ptr().cast();
+    message.msg_controllen = control.capacity() as _;
+    let flags = libc::MSG_CMSG_CLOEXEC | libc::MSG_TRUNC;
+    // SAFETY: the buffers that the header points to are live, exclusively borrowed and as long as it says.
+    let length = Errno::result(unsafe { libc::recvmsg(channel.as_raw_fd(), &raw mut message, flags) })?;
     let mut descriptors = Vec::new();
-    for part in message.cmsgs()? {
-        if let ControlMessageOwned::ScmRights(raw) = part {
-            // SAFETY: the kernel has just made these descriptors for this process; nothing else owns them.
-            descriptors.extend(raw.into_iter().map(|raw| unsafe { OwnedFd::from_raw_fd(raw) }));
+    // SAFETY: the kernel has filled the header and the control buffer that it points to.
+    let mut record = unsafe { libc::CMSG_FIRSTHDR(&raw const message) };
+    while !record.is_null() {
+        // SAFETY: CMSG_FIRSTHDR and CMSG_NXTHDR return only records that lie wholly in the control buffer.
+        let (level, kind, size, data) =
+            unsafe { ((*record).cmsg_level, (*record).cmsg_type, (*record).cmsg_len, libc::CMSG_DATA(record).cast::<RawFd>()) };
+        if level == libc::SOL_SOCKET && kind == libc::SCM_RIGHTS {
+            // SAFETY: no memory is touched.
+            let head = usize::try_from(unsafe { libc::CMSG_LEN(0) }).unwrap_or(usize::MAX);
+            for index in 0..size.saturating_sub(head) / size_of::<RawFd>() {
+                // SAFETY: within the record by its length; the kernel has just made the descriptor for this process, so nothing
+                // else owns it.
+                descriptors.push(unsafe { OwnedFd::from_raw_fd(data.add(index).read_unaligned()) });
+            }
         }
+        // SAFETY: as for the first record.
+        record = unsafe { libc::CMSG_NXTHDR(&raw const message, record) };
     }
-    Ok((message.bytes, descriptors))
+    if message.msg_flags & libc::MSG_CTRUNC != 0 {
+        return Err(Errno::EMFILE.into());
+    }
+    Ok((usize::try_from(length).unwrap_or(0), descriptors))
+}
+
+/// Whether a packet came without its descriptors.
+pub fn is_without_descriptors(fault: &io::Error) -> bool {
+    fault.raw_os_error() == Some(Errno::EMFILE as i32)
 }
 
 /// The descriptor of this number, which the parent put there before the program started.

@@ -6,12 +6,13 @@ use super::choice::{Choice, Making};
 use super::clients::{Clients, Refusals};
 use super::clock::Clock;
 use super::counters::Counters;
-use super::files::{self, Files};
+use super::disk::{Disk, Looked, Told};
+use super::files::{self, Files, Manner};
 use super::log::{Exchange, Log};
 use super::pace::Pace;
 use super::response::{self, Head, Persistence};
 use super::segment::{Delimiter, Rest, Segment};
-use super::served::{Content, Prepared, Served, Variants};
+use super::served::{Ahead, Content, Prepared, Served, Variants};
 use super::visit::{Line, Visit};
 use crate::config::{Level, Limits, Listen, Proxies, WorkerSlice};
 use crate::ipc::lines;
@@ -38,6 +39,9 @@ pub(super) struct Service {
     pub(super) head_limits: HeadLimits,
     pub(super) clock: Clock,
     pub(super) log: Log,
+    pub(super) disk: Disk,
+    /// What `files` said to the connection that is driven.
+    pub(super) told: Option<Told>,
     pub(super) counters: Counters,
     pub(super) clients: Clients,
     pub(super) refusals: Refusals,
@@ -69,6 +73,8 @@ pub(super) enum Answered {
     Response { persistence: Persistence, rest: Option<Box<Rest>> },
     /// The plan asks something of the disk; the request has to be taken up again with [`Service::resume`], and with the same persistence.
     Asks(Plan, Persistence),
+    /// As that, when the answer of this number has come from `files`.
+    Waits(Plan, Persistence, u32),
     /// What is to be done is decided; the body has to be read first, then [`Service::conclude`].
     Reads(Box<Decided>),
 }
@@ -107,7 +113,7 @@ pub(super) enum Body<'b> {
 }
 
 impl Service {
-    pub(super) fn new(slice: WorkerSlice, files: Files, log: Log, counters: Counters, clients: Clients, uid: u32) -> Service {
+    pub(super) fn new(slice: WorkerSlice, files: Files, log: Log, disk: Disk, counters: Counters, clients: Clients, uid: u32) -> Service {
         let WorkerSlice { sites, limits, server_header, proxies, listen, mime, .. } = slice;
         let size = |value: u32| usize::try_from(value).unwrap_or(usize::MAX);
         let head_limits = HeadLimits {
@@ -123,6 +129,8 @@ impl Service {
             head_limits,
             clock: Clock::new(),
             log,
+            disk,
+            told: None,
             counters,
             clients,
             refusals: Refusals::default(),
@@ -193,10 +201,11 @@ impl Service {
         if let Err(reject) = target::parse_into(incoming.request.path, &mut self.path) {
             return self.refuse(incoming, site, reject);
         }
-        let (answer, fault) = self.files.find(plan.lookup());
-        if let Some(fault) = fault {
-            self.complain(incoming, site, &fault);
-        }
+        let answer = match self.look_up(incoming, site, &plan) {
+            Looked::Found(answer) => answer,
+            Looked::Waits(id) => return Answered::Waits(plan, incoming.persistence, id),
+            Looked::Unavailable => return self.page(incoming, site, Status::SERVICE_UNAVAILABLE, &[]),
+        };
         let id = hexadecimal(incoming.visit.id);
         let of_error_page = plan.asks_error_page();
         match plan.resume(self.sites.compiled(site), &facts(incoming, &self.path, &id), answer) {
@@ -347,6 +356,7 @@ impl Service {
     /// # Errors
     /// The answer instead.
     pub(super) fn read(&mut self, incoming: &Incoming<'_>, site: usize, plan: &Plan, opened: Opened) -> Result<Served, Answered> {
+        let ahead = Ahead::new(plan.lookup(), self.files.manner(plan.lookup()) == Manner::Remote);
         let (content, stat) = match files::content(opened) {
             Ok(read) => read,
             Err(fault) => {
@@ -359,6 +369,7 @@ impl Service {
         mime::content_type(&name, &self.sites.get(site).charset, &self.mime, &mut content_type);
         let gain = mime::gain(&content_type);
         Ok(Served {
+            ahead: matches!(content, Content::Open(_)).then_some(ahead),
             content,
             stat,
             etag: format!("\"{:x}.{:x}-{:x}\"", stat.modified, stat.modified_ns, stat.size).into_bytes(),

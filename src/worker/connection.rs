@@ -11,8 +11,10 @@ use super::answer::{Answered, Incoming, Service};
 use super::body::{Decided, Ended, Reading, pace};
 use super::clients::{Client, Seat};
 use super::clock::millis;
+use super::disk::{Ahead, LATE, PATIENCE_MS, Told};
 use super::outgoing::{Outgoing, Sent};
 use super::response::Persistence;
+use super::state::{Fate, Waiting};
 use super::visit::Visit;
 use crate::ipc::counters::Gauge;
 use crate::proto::head::{self, Framing, Scan};
@@ -44,6 +46,8 @@ pub(super) struct Connection {
     held: usize,
     /// A request asks something of the disk.
     asking: Option<Box<Asking>>,
+    /// The number of the answer from `files` that it waits for.
+    pub(super) ticket: Option<u32>,
     /// The body of a request is coming in; its head is no longer in `input`.
     body: Option<Box<Reading>>,
     requests: u32,
@@ -78,46 +82,6 @@ struct Asking {
     persistence: Persistence,
 }
 
-/// What a connection waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Waiting {
-    /// The rest of a head, or the first one.
-    Head,
-    /// The rest of a body.
-    Body,
-    /// The next request.
-    Request,
-    /// Room to send.
-    Room,
-    /// The disk.
-    Disk,
-    /// The client's end, after ours.
-    End,
-}
-
-impl Waiting {
-    /// The state that connections are counted in.
-    pub(super) fn gauge(self) -> Gauge {
-        match self {
-            Waiting::Head | Waiting::Body => Gauge::Reading,
-            Waiting::Request => Gauge::Idle,
-            Waiting::Room | Waiting::Disk | Waiting::End => Gauge::Writing,
-        }
-    }
-}
-
-/// What the event loop has to do with a connection that was driven.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fate {
-    /// Wait for the socket.
-    Keep,
-    /// Drive it again soon: it has had its turn, not all of its work.
-    Again,
-    /// Call [`Connection::resume`] when the disk can be asked.
-    Ask,
-    Close,
-}
-
 /// How far consuming came.
 enum Progress {
     /// All that can be done with these bytes is done.
@@ -145,6 +109,7 @@ impl Connection {
             outgoing: Outgoing::default(),
             held: 0,
             asking: None,
+            ticket: None,
             body: None,
             requests: 0,
             waiting: Waiting::Head,
@@ -181,7 +146,17 @@ impl Connection {
 
     /// Answers the request that asked something of the disk, then goes on.
     pub(super) fn resume(&mut self, service: &mut Service, buffer: &mut [u8]) -> Fate {
+        self.ticket = None;
         let Some(asking) = self.asking.take() else {
+            // Of the content being sent.
+            if service.told.take().is_some_and(|told| matches!(told, Told::Late)) {
+                if let Some((file, ..)) = self.outgoing.cold() {
+                    service.say_cut(file, LATE);
+                }
+                return Fate::Close;
+            }
+            self.outgoing.brought();
+            self.waiting = Waiting::Request;
             return self.drive(service, buffer);
         };
         match self.answer_again(service, *asking) {
@@ -253,8 +228,15 @@ impl Connection {
     }
 
     fn go_on(&mut self, service: &mut Service, buffer: &mut [u8]) -> io::Result<Fate> {
+        if self.ticket.is_some() && self.asking.is_none() {
+            return Ok(Fate::Keep);
+        }
         if let Flushed::Stopped(fate) = self.flush(service)? {
             return Ok(fate);
+        }
+        if self.ticket.is_some() {
+            self.wait_for_disk(service);
+            return Ok(Fate::Keep);
         }
         if self.asking.is_some() {
             return Ok(Fate::Ask);
@@ -473,6 +455,16 @@ impl Connection {
                 self.body = Some(Box::new(Reading::new(head, decided, service.clock.now)));
                 Ok(Progress::NeedsMore)
             }
+            Answered::Waits(plan, persistence, id) => {
+                self.asking = Some(Box::new(Asking { plan, head: apart.then(|| head.into()), persistence }));
+                self.ticket = Some(id);
+                self.waiting = Waiting::Disk;
+                self.deadline = service.clock.now + PATIENCE_MS;
+                match self.flush(service)? {
+                    Flushed::All => Ok(Progress::Stopped(Fate::Keep)),
+                    Flushed::Stopped(fate) => Ok(Progress::Stopped(fate)),
+                }
+            }
             Answered::Response { persistence, rest } => {
                 self.requests += 1;
                 self.outgoing.follow(rest);
@@ -520,6 +512,7 @@ impl Connection {
             }
             Sent::Blocked { .. } | Sent::Wait { .. } | Sent::Paused { .. } => Ok(self.wait_for_room(service, Fate::Keep)),
             Sent::Turn => Ok(self.wait_for_room(service, Fate::Again)),
+            Sent::Cold => self.read_ahead(service),
             Sent::Short => Ok(Flushed::Stopped(Fate::Close)),
         }
     }
@@ -529,6 +522,32 @@ impl Connection {
         self.waiting = Waiting::Room;
         self.deadline = service.clock.now + millis(service.limits.write_timeout);
         Flushed::Stopped(fate)
+    }
+
+    /// What comes next of a file would have to be waited for: `files` does.
+    fn read_ahead(&mut self, service: &mut Service) -> io::Result<Flushed> {
+        let asked = self.outgoing.cold().map(|(file, offset, length)| service.ask_for_content(file, offset, length));
+        match asked {
+            Some(Ahead::Waits(id)) => {
+                self.ticket = Some(id);
+                self.waiting = Waiting::Disk;
+                self.deadline = service.clock.now + PATIENCE_MS;
+                Ok(Flushed::Stopped(Fate::Keep))
+            }
+            Some(Ahead::Unavailable) => Ok(Flushed::Stopped(Fate::Close)),
+            Some(Ahead::Direct) | None => {
+                self.outgoing.brought();
+                self.flush(service)
+            }
+        }
+    }
+
+    /// Everything is sent: only an answer from `files` helps now.
+    fn wait_for_disk(&mut self, service: &Service) {
+        if self.waiting != Waiting::Disk {
+            self.waiting = Waiting::Disk;
+            self.deadline = service.clock.now + PATIENCE_MS;
+        }
     }
 
     /// Nothing more can be done with what has come.

@@ -106,7 +106,7 @@ impl Service {
         if is_hidden(self.sites.get(site), name) {
             return None;
         }
-        let (answer, fault) = self.files.find(Lookup { path: &path, ..lookup });
+        let (answer, fault) = self.files.find_beside(Lookup { path: &path, ..lookup });
         if let Some(fault) = fault {
             self.complain(incoming, site, &fault);
         }
@@ -172,6 +172,7 @@ fn form(original: &Served, coding: Coding) -> Served {
         compresses: false,
         coded_already: true,
         variants: Variants::default(),
+        ahead: None,
     }
 }
 

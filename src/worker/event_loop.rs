@@ -3,10 +3,12 @@
 use super::answer::Service;
 use super::clients::Clients;
 use super::clock::millis;
-use super::connection::{Connection, Fate};
+use super::connection::Connection;
 use super::counters::Counters;
+use super::disk::{self, Came, Disk, Told};
 use super::files::Files;
 use super::log::Log;
+use super::state::{Fate, Waiting};
 use super::timer::Wheel;
 use super::visit::Visit;
 use crate::config::{Level, Listen, WorkerSlice};
@@ -70,9 +72,11 @@ impl Worker {
         let identity = born.cell.identity;
         let descriptors = born.descriptors;
         let wanted = usize::try_from(born.slice.limits.connections).unwrap_or(usize::MAX);
-        // A connection may need a descriptor for its file as well; the cache gets what is left.
-        let connections_max = wanted.min(descriptors.saturating_sub(RESERVED) / 2).max(1);
-        let for_cache = descriptors.saturating_sub(RESERVED + connections_max);
+        // Answers of `files` come with descriptors; a connection may need one for its file as well; the cache gets what is left.
+        let questions = disk::LIMIT.min(descriptors / 8);
+        let free = descriptors.saturating_sub(RESERVED + questions);
+        let connections_max = wanted.min(free / 2).max(1);
+        let for_cache = free.saturating_sub(connections_max);
         let mut log = Log::new(&born.slice);
         if let Some(channel) = born.log {
             log.replace(channel);
@@ -89,7 +93,11 @@ impl Worker {
         let shared = born.shared.ok_or(io::ErrorKind::NotFound)?;
         let counters = Counters::new(shared, born.cell.number);
         let clients = Clients::new(shared, born.cell.number, born.slice.limits.connections_per_client);
-        let service = Service::new(born.slice, files, log, counters, clients, identity.uid);
+        let disk = Disk::new(born.files, questions);
+        if let Some(channel) = disk.channel() {
+            poller.add(channel, Interest::Input, FILES)?;
+        }
+        let service = Service::new(born.slice, files, log, disk, counters, clients, identity.uid);
         let worker = Worker {
             wheel: Wheel::new(service.clock.now),
             parent: born.parent,
@@ -128,6 +136,7 @@ impl Worker {
                             return Ok(());
                         }
                     }
+                    FILES => self.take_answers(),
                     token if token < FIRST_CONNECTION => self.accept(token),
                     token => self.wake(token),
                 }
@@ -191,6 +200,7 @@ impl Worker {
                 let totals = self.service.counters.totals();
                 let _ = self.parent.send(&ToParent::Counters(totals), &[]);
             }
+            Received::Message(ToWorker::Files, _) => self.service.disk.ask_again(self.service.clock.now),
             Received::Message(ToWorker::Gone { worker, moment, death }, _) => {
                 if self.service.worker_died(worker, moment, death) {
                     self.count_connections_again();
@@ -382,12 +392,39 @@ impl Worker {
         }
     }
 
+    /// Takes answers of `files`, some at a time, and goes on with the connections that wait for them.
+    fn take_answers(&mut self) {
+        for _ in 0..ANSWERS {
+            match self.service.disk.receive(self.service.clock.now) {
+                Came::Answer { id, waiting, told } => waiting.into_iter().for_each(|token| self.tell(token, id, told.clone())),
+                Came::Stale => {}
+                Came::Malformed => {
+                    let _ = self.parent.send(&ToParent::MalformedFiles, &[]);
+                }
+                Came::Nothing | Came::Ended => return,
+            }
+        }
+    }
+
+    /// Goes on with a connection, if it is there and still waits for this.
+    fn tell(&mut self, token: u64, id: u32, told: Told) {
+        let Some((index, connection)) = find(&mut self.connections, token).filter(|(_, connection)| connection.ticket == Some(id)) else {
+            return;
+        };
+        self.service.told = Some(told);
+        self.service.disk.asker = token;
+        let fate = connection.resume(&mut self.service, &mut self.buffer);
+        self.service.told = None;
+        self.settle(index, token, fate);
+    }
+
     /// Lets a connection do what it can.
     fn drive(&mut self, token: u64) {
         let Some((index, connection)) = find(&mut self.connections, token) else {
             return;
         };
         self.service.clients.handles(connection.client);
+        self.service.disk.asker = token;
         let fate = connection.drive(&mut self.service, &mut self.buffer);
         self.settle(index, token, fate);
     }
@@ -412,6 +449,7 @@ impl Worker {
                 continue;
             };
             self.service.clients.handles(connection.client);
+            self.service.disk.asker = token;
             let fate = connection.resume(&mut self.service, &mut self.buffer);
             self.settle(index, token, fate);
         }
@@ -464,6 +502,15 @@ impl Worker {
         let Some((index, connection)) = find(&mut self.connections, token) else {
             return;
         };
+        if connection.deadline <= now
+            && connection.waiting == Waiting::Disk
+            && let Some(id) = connection.ticket
+        {
+            connection.reminder = u64::MAX;
+            self.service.counters.count(Counter::TimedOut, 1);
+            self.service.disk.give_up(id, now);
+            return self.tell(token, id, Told::Late);
+        }
         if connection.deadline <= now {
             self.service.counters.count(Counter::TimedOut, 1);
             let fate = connection.time_out(&mut self.service);
@@ -515,9 +562,13 @@ fn pack(index: usize, serial: u32) -> u64 {
     u64::from(serial) << 32 | (u64::try_from(index).unwrap_or(0) + FIRST_CONNECTION)
 }
 
-/// Tokens: the parent's channel, then the listeners, then connections.
+/// Tokens: the parent's channel, then the listeners (fewer than 256), that of `files`, then connections.
 const PARENT: u64 = 0;
+const FILES: u64 = FIRST_CONNECTION - 1;
 const FIRST_CONNECTION: u64 = 512;
+
+/// Answers of `files` taken before others get their turn.
+const ANSWERS: u8 = 64;
 
 /// Bytes taken from a socket at once.
 const BUFFER: usize = 32 * 1024;

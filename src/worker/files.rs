@@ -9,6 +9,7 @@ use super::cache::{Cache, Cost};
 use super::served::{Budget, Content, Served};
 use crate::config::{self, Site, Symlinks, WorkerSlice};
 use crate::ipc::birth::Born;
+use crate::ipc::disk::{Outcome, is_path};
 use crate::ipc::lines;
 use crate::ipc::messages::ToParent;
 use crate::proto::status::Status;
@@ -20,9 +21,22 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
+/// How a root may be asked without waiting for a disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Manner {
+    /// What the kernel has in memory is said at once.
+    Cached,
+    /// Its file system may wait for a server or another process in any call: only `files` asks it.
+    Remote,
+    /// The kernel cannot be asked so (before Linux 5.12): it is asked as it is.
+    Blocking,
+}
+
 /// The document roots and the cache.
 pub(super) struct Files {
     roots: Vec<Rc<Root>>,
+    /// How each may be asked.
+    manners: Vec<Manner>,
     /// The roots by the names that the host has for them, for the error log.
     names: Vec<PathBuf>,
     /// By site and by the normalised path of the request, or another key.
@@ -44,10 +58,13 @@ impl Files {
             let root = Root::open(&path, links(base.symlinks), rootless);
             roots.push(Rc::new(root.map_err(|fault| format!("root \"{}\": {fault}", base.path.display()))?));
         }
+        let manner =
+            |root: &Rc<Root>| root.is_local().map_or(Manner::Blocking, |local| if local { Manner::Cached } else { Manner::Remote });
+        let manners = roots.iter().map(manner).collect();
         let names = bases.into_iter().map(|base| base.path).collect();
         let for_siblings = descriptors / 4;
         let cache = Cache::new(sites.len(), Cost { bytes: BYTES_MAX, descriptors: descriptors - for_siblings });
-        Ok(Files { roots, names, cache, budget: Budget::new(for_siblings) })
+        Ok(Files { roots, manners, names, cache, budget: Budget::new(for_siblings) })
     }
 
     /// Whether this process may look into the root of a site.
@@ -58,6 +75,11 @@ impl Files {
     /// What a path was found to lead to within the last second.
     pub(super) fn fresh(&self, site: usize, path: &[u8], now: u64) -> Option<&Rc<Served>> {
         self.cache.fresh(site, path, now, FRESH_MS)
+    }
+
+    /// Whether this file as it is was served under this path before.
+    pub(super) fn is_known(&self, site: usize, path: &[u8], stat: &Stat) -> bool {
+        self.cache.last(site, path).is_some_and(|file| file.stat == *stat)
     }
 
     /// The same file as it was served under this path before, if it has not changed since.
@@ -73,22 +95,69 @@ impl Files {
         self.cache.insert(site, path, Rc::clone(file), Cost { bytes: file.memory(), descriptors }, now);
     }
 
-    /// Looks up a path; what could not be opened comes with a text for the error log.
-    pub(super) fn find(&self, lookup: Lookup<'_>) -> (Answer<Opened>, Option<String>) {
-        let Some(root) = self.roots.get(lookup.root.0) else {
-            return (Answer::Missing, None);
+    /// Looks up a path; what could not be opened comes with a text for the error log. `None`: a disk would have to be waited for.
+    pub(super) fn find(&self, lookup: Lookup<'_>) -> Option<(Answer<Opened>, Option<String>)> {
+        let Some(root) = self.roots.get(lookup.root.0).filter(|_| is_path(lookup.path)) else {
+            return Some((Answer::Missing, None));
         };
-        let path = lookup.path;
-        let name = |path| self.name(Lookup { path, ..lookup });
-        match root.find(path) {
+        let found = match self.manner(lookup) {
+            Manner::Cached => root.find_cached(lookup.path)?,
+            Manner::Blocking => root.find(lookup.path),
+            Manner::Remote => return None,
+        };
+        let refusing = if matches!(found, Found::Denied) { root.refusing_component(lookup.path) } else { lookup.path };
+        Some(self.answer(Lookup { path: refusing, ..lookup }, found))
+    }
+
+    /// As [`Files::find`], where a disk has just answered for what stands beside: waits for it.
+    pub(super) fn find_beside(&self, lookup: Lookup<'_>) -> (Answer<Opened>, Option<String>) {
+        self.find(lookup).unwrap_or_else(|| match self.roots.get(lookup.root.0) {
+            Some(root) => self.answer(lookup, root.find(lookup.path)),
+            None => (Answer::Missing, None),
+        })
+    }
+
+    /// What `files` says of a path.
+    pub(super) fn told(&self, lookup: Lookup<'_>, outcome: Outcome, opened: Option<Opened>) -> (Answer<Opened>, Option<String>) {
+        let found = match outcome {
+            Outcome::File(_) => opened.map_or(Found::Busy, Found::File),
+            Outcome::Directory => Found::Directory,
+            Outcome::Missing | Outcome::Changed => Found::Missing,
+            Outcome::Denied { .. } => Found::Denied,
+            Outcome::NotRegular => Found::NotRegular,
+            Outcome::Busy | Outcome::Warm => Found::Busy,
+            Outcome::Failed { errno } => Found::Failed(io::Error::from_raw_os_error(i32::from(errno))),
+        };
+        let refusing = match outcome {
+            Outcome::Denied { length } => lookup.path.get(..usize::from(length)).unwrap_or(lookup.path),
+            Outcome::File(_)
+            | Outcome::Directory
+            | Outcome::Missing
+            | Outcome::NotRegular
+            | Outcome::Busy
+            | Outcome::Failed { .. }
+            | Outcome::Warm
+            | Outcome::Changed => lookup.path,
+        };
+        self.answer(Lookup { path: refusing, ..lookup }, found)
+    }
+
+    /// How the root of a look-up may be asked.
+    pub(super) fn manner(&self, lookup: Lookup<'_>) -> Manner {
+        self.manners.get(lookup.root.0).copied().unwrap_or(Manner::Blocking)
+    }
+
+    fn answer(&self, lookup: Lookup<'_>, found: Found) -> (Answer<Opened>, Option<String>) {
+        let name = || self.name(lookup);
+        match found {
             Found::File(opened) => (Answer::File(opened), None),
             Found::Directory => (Answer::Directory, None),
             Found::Missing => (Answer::Missing, None),
-            Found::Denied => (Answer::Denied, Some(format!("open {}: permission denied", name(root.refusing_component(path))))),
-            Found::NotRegular => (Answer::NotRegular, Some(format!("open {}: not a regular file", name(path)))),
-            Found::Busy => (Answer::Busy, Some(format!("open {}: renamed again and again while it was looked up", name(path)))),
+            Found::Denied => (Answer::Denied, Some(format!("open {}: permission denied", name()))),
+            Found::NotRegular => (Answer::NotRegular, Some(format!("open {}: not a regular file", name()))),
+            Found::Busy => (Answer::Busy, Some(format!("open {}: renamed again and again while it was looked up", name()))),
             Found::Failed(fault) => {
-                let text = format!("open {}: {fault}", name(path));
+                let text = format!("open {}: {fault}", name());
                 (if is_shortage(&fault) { Answer::Busy } else { Answer::Failed }, Some(text))
             }
         }

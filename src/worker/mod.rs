@@ -2,12 +2,12 @@
 //!
 //! One thread, one epoll loop, no blocking call but reading the files it serves. It may see the document roots, read-only,
 //! and nothing else; it talks on sockets it was handed or accepted. A file per concern: `event_loop` waits and accepts,
-//! `connection` is one client's bytes in and out, `body` and `conclude` the bodies of its requests, `answer` makes the response
-//! to one request, `page` those that are no file, `parts` those that are parts of one (`boundary` tells them apart), `listing` those
-//! that list a directory, `files` looks up and caches, `served` is one file and its encoded forms, `encoding` which of them is sent,
-//! `encoder` makes them, `outgoing` what one has to send, `segment` what follows a head, `response` writes heads, `log` batches
-//! lines, `timer` and `clock` keep time; `clients` counts who has how many connections, and `admission` lets them in or not.
-//! `pace` says how fast a response may go.
+//! `connection` is one client's bytes in and out, `state` what it waits for, `body` and `conclude` the bodies of its requests, `answer`
+//! makes the response to one request, `page` those that are no file, `parts` those that are parts of one (`boundary` tells them apart),
+//! `listing` those that list a directory, `files` looks up and caches, `disk` and `waiting` ask for what would have to be waited for,
+//! `served` is one file and its encoded forms, `encoding` which of them is sent, `encoder` makes them, `outgoing` what one has to send,
+//! `segment` what follows a head, `response` writes heads, `log` batches lines, `timer` and `clock` keep time; `clients` counts who has
+//! how many connections, and `admission` lets them in or not. `pace` says how fast a response may go.
 
 #![forbid(unsafe_code)]
 
@@ -22,6 +22,7 @@ mod clock;
 mod conclude;
 mod connection;
 mod counters;
+mod disk;
 mod encoder;
 mod encoding;
 mod event_loop;
@@ -36,8 +37,10 @@ mod response;
 #[allow(dead_code, reason = "what waits for a broker comes with its users")]
 mod segment;
 mod served;
+mod state;
 mod timer;
 mod visit;
+mod waiting;
 
 use crate::config::WorkerSlice;
 use crate::ipc::birth;

@@ -4,9 +4,11 @@
 //! with writev(2) and wait, where they must, as a reference; from a file with sendfile(2). So a slow client holds little memory.
 
 use super::segment::{Ready, Rest};
+use super::served::Served;
 use crate::sys::socket;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::rc::Rc;
 
 /// What waits to be sent on one connection.
 #[derive(Default)]
@@ -29,6 +31,8 @@ pub(super) enum Sent {
     Wait { moved: bool },
     /// The response has a rate, and no more of it may be sent before that moment; whether anything was sent before.
     Paused { until: u64, moved: bool },
+    /// What comes next of a file is not in memory: `files` has to be asked for it, see [`Outgoing::cold`].
+    Cold,
     /// The file has become shorter, or a producer failed: what was promised cannot be sent, and only the end of the connection tells.
     Short,
 }
@@ -62,6 +66,18 @@ impl Outgoing {
     /// The content of a response that was cut off.
     pub(super) fn abandon(&mut self) -> Option<Box<Rest>> {
         self.rest.take()
+    }
+
+    /// What of a file is to be brought into memory: offset and length.
+    pub(super) fn cold(&self) -> Option<(&Rc<Served>, u64, u64)> {
+        self.rest.as_ref().and_then(|rest| rest.unknown())
+    }
+
+    /// It was, or is to be sent as it is.
+    pub(super) fn brought(&mut self) {
+        if let Some(rest) = &mut self.rest {
+            rest.know();
+        }
     }
 
     /// Sends what waits and then `made`, which is emptied: what the socket does not take is kept here.
@@ -114,6 +130,12 @@ fn step(socket: &OwnedFd, rest: &mut Rest, moved: bool, now: u64) -> io::Result<
     let (more, allowed) = (rest.more_at_once(), rest.allowed(now));
     if allowed == 0 && !rest.is_done() {
         return Ok(Step::Stop(Sent::Paused { until: rest.next(), moved }));
+    }
+    if let Some((file, offset, length)) = rest.unknown() {
+        if !file.is_in_memory(offset, length, now) {
+            return Ok(Step::Stop(Sent::Cold));
+        }
+        rest.know();
     }
     let Ok(ready) = rest.ready() else {
         return Ok(Step::Stop(Sent::Short));
@@ -230,7 +252,7 @@ mod tests {
             match sent {
                 Sent::All(rest) => return (received, "all", rest.map_or(0, |rest| rest.sent)),
                 Sent::Short => return (received, "short", outgoing.abandon().map_or(0, |rest| rest.sent)),
-                Sent::Blocked { .. } | Sent::Turn | Sent::Wait { .. } | Sent::Paused { .. } => {}
+                Sent::Blocked { .. } | Sent::Turn | Sent::Wait { .. } | Sent::Paused { .. } | Sent::Cold => {}
             }
         }
     }

@@ -6,6 +6,7 @@
 use super::pace::Pace;
 use super::served::{Content, Served};
 use super::visit::Line;
+use crate::ipc::disk::WARM_MAX;
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -78,6 +79,8 @@ pub(super) struct Rest {
     pub(super) sent: u64,
     /// `None`: as fast as the client takes it.
     pace: Option<Pace>,
+    /// Up to here the file being sent is known to be in memory.
+    known: u64,
 }
 
 /// Content that is made while it is sent.
@@ -94,7 +97,7 @@ pub(super) struct Stream {
 
 impl Rest {
     pub(super) fn new(first: Segment, following: VecDeque<Segment>, line: Line) -> Rest {
-        Rest { current: first, following, line, sent: 0, pace: None }
+        Rest { current: first, following, line, sent: 0, known: 0, pace: None }
     }
 
     /// The same at a pace.
@@ -123,9 +126,32 @@ impl Rest {
                 return Ok(Ready::End);
             };
             self.current = next;
+            self.known = 0;
             self.current.prepare()?;
         }
-        Ok(self.current.ready())
+        Ok(match self.current.ready() {
+            Ready::File { file, offset, length } if self.known > offset => {
+                Ready::File { file, offset, length: length.min(self.known - offset) }
+            }
+            ready @ (Ready::File { .. } | Ready::Memory(_) | Ready::Turn | Ready::Wait | Ready::End) => ready,
+        })
+    }
+
+    /// What of a large file is sent next, if it is not known to be in memory: offset and length.
+    pub(super) fn unknown(&self) -> Option<(&Rc<Served>, u64, u64)> {
+        match &self.current {
+            Segment::File { file, offset, remaining } if *remaining > 0 && *offset >= self.known && file.ahead.is_some() => {
+                Some((file, *offset, (*remaining).min(u64::from(WARM_MAX))))
+            }
+            Segment::File { .. } | Segment::Bytes { .. } | Segment::Stream(_) => None,
+        }
+    }
+
+    /// What is sent next is in memory, or is to be sent as if it were.
+    pub(super) fn know(&mut self) {
+        if let Some((_, offset, length)) = self.unknown() {
+            self.known = offset.saturating_add(length);
+        }
     }
 
     /// Whether something follows the current segment at once.

@@ -1,10 +1,12 @@
 //! A file as it is served, and its encoded forms: siblings found beside it and what was made of it, kept within a budget.
 //!
-//! Runs in the worker; makes no system call. Forms live and die with the file that they are forms of, so that a changed file never
+//! Runs in the worker; makes no system call but to ask whether a file is in memory. Forms live and die with the file that they are forms of, so that a changed file never
 //! has another's.
 
 use crate::proto::coding::Coding;
+use crate::site::lookup::Lookup;
 use crate::sys::file::Stat;
+use crate::sys::page_cache::{self, Residence};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -30,6 +32,25 @@ pub(super) struct Served {
     /// Whether the type is one that is compressed in itself, so that nothing encoded is looked for beside it.
     pub(super) coded_already: bool,
     pub(super) variants: Variants,
+    /// Of one that is not held in memory: how it is read ahead.
+    pub(super) ahead: Option<Ahead>,
+}
+
+/// Where a large file stands, and how much of it the kernel had in memory lately.
+pub(super) struct Ahead {
+    pub(super) root: u16,
+    pub(super) path: Box<[u8]>,
+    /// Its file system may wait for a server: nothing of it is taken for being in memory that `files` has not read.
+    pub(super) is_remote: bool,
+    /// From the start to here, at this moment (monotonic milliseconds).
+    seen: Cell<(u64, u64)>,
+}
+
+impl Ahead {
+    pub(super) fn new(lookup: Lookup<'_>, is_remote: bool) -> Ahead {
+        let root = u16::try_from(lookup.root.0).unwrap_or(u16::MAX);
+        Ahead { root, path: lookup.path.into(), is_remote, seen: Cell::new((0, 0)) }
+    }
 }
 
 /// A head that is sent again and again.
@@ -43,10 +64,29 @@ pub(super) struct Prepared {
 /// The bytes of a file.
 pub(super) enum Content {
     Memory(Box<[u8]>),
-    Open(OwnedFd),
+    Open(Rc<OwnedFd>),
 }
 
 impl Served {
+    /// Whether this part of it can be sent without waiting for a disk. What was found in memory is believed for a while, so that a
+    /// file that is asked for again and again costs no further calls.
+    pub(super) fn is_in_memory(&self, offset: u64, length: u64, now: u64) -> bool {
+        let (Content::Open(file), Some(ahead)) = (&self.content, &self.ahead) else { return true };
+        let (seen, since) = ahead.seen.get();
+        let (seen, since) = if now.saturating_sub(since) < SEEN_MS { (seen, since) } else { (0, now) };
+        if offset.saturating_add(length) <= seen {
+            return true;
+        }
+        // A file system that cannot say, of a local disk: read as it is, with the wait that this may mean.
+        if ahead.is_remote || page_cache::residence(file, offset, length) == Residence::Disk {
+            return false;
+        }
+        if offset <= seen {
+            ahead.seen.set((offset.saturating_add(length), since));
+        }
+        true
+    }
+
     pub(super) fn length(&self) -> u64 {
         match &self.content {
             Content::Memory(bytes) => u64::try_from(bytes.len()).unwrap_or(u64::MAX),
@@ -83,6 +123,7 @@ impl Served {
             compresses: true,
             coded_already: false,
             variants: Variants::default(),
+            ahead: None,
         }
     }
 }
@@ -254,6 +295,9 @@ const BYTES_MAX: usize = 32 * 1024 * 1024;
 
 /// Forms being made at the same time, for clients as slow as they like; who comes then gets the file as it is.
 pub(super) const ENCODERS_MAX: usize = 8;
+
+/// How long a large file is believed to be in memory.
+const SEEN_MS: u64 = 10_000;
 
 /// About what a file costs beside its content, its head included.
 const OVERHEAD: usize = 1000;

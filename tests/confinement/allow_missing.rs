@@ -95,7 +95,7 @@ fn a_missing_layer_that_may_be_missing_is_told() {
             let audit: serde_json::Value = serde_json::from_slice(&audit.stdout).unwrap();
             let rows = audit["processes"].as_array().unwrap().iter().filter(|row| row["service"] == pid);
             let rows: Vec<_> = rows.filter(|row| row["role"] != "parent").collect();
-            assert_eq!(rows.len(), 2, "{audit}");
+            assert_eq!(rows.len(), 4, "{audit}");
             for row in rows {
                 let faults = row["faults"].as_array().unwrap();
                 let told = faults.iter().any(|fault| fault.as_str().unwrap().contains(&format!("the layer \"{layer}\" is missing")));

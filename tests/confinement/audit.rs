@@ -37,14 +37,14 @@ fn names_every_process_and_finds_no_fault() {
             }
             let server = launch.run(&configuration);
             let rows = rows(&server);
-            assert_eq!(rows.len(), 4, "{rows:?}");
+            assert_eq!(rows.len(), 6, "{rows:?}");
             for row in &rows {
                 assert_eq!(row["faults"], Value::Array(Vec::new()), "{row}");
                 agrees(row);
             }
             let mut found: Vec<&str> = rows.iter().map(|row| row["role"].as_str().unwrap()).collect();
             found.sort_unstable();
-            assert_eq!(found, ["log", "parent", "worker", "worker"]);
+            assert_eq!(found, ["files", "files", "log", "parent", "worker", "worker"]);
             let table = String::from_utf8(audit(&[]).stdout).unwrap();
             for pid in server.processes().iter().map(|process| process.pid).chain([server.parent()]) {
                 assert!(table.lines().any(|line| line.starts_with(&format!("{pid} "))), "{pid}: {table}");
@@ -67,7 +67,7 @@ fn a_generation_after_a_reload_and_a_worker_after_its_death_are_no_less_confined
         assert!(wait_until(PATIENCE, || !is_alive(victim) && server.workers().len() == 2 && server.log_process().is_some()).is_some());
         let confined = || {
             let rows = rows(&server);
-            rows.len() == 4 && rows.iter().all(|row| row["faults"] == Value::Array(Vec::new()))
+            rows.len() == 6 && rows.iter().all(|row| row["faults"] == Value::Array(Vec::new()))
         };
         // A process that was just started is not confined yet, and has got no socket.
         assert!(wait_until(PATIENCE, confined).is_some(), "{:?}", rows(&server));

@@ -52,6 +52,8 @@ mod tamper;
 mod allow_missing;
 mod audit;
 #[cfg(target_arch = "x86_64")]
+mod files;
+#[cfg(target_arch = "x86_64")]
 mod hijacked;
 #[cfg(target_arch = "x86_64")]
 mod messages;

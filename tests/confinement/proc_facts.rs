@@ -54,9 +54,9 @@ impl Service {
         let server = launch.run(&configuration);
         crate::wait_for_listeners(&server);
         // What proved the sandbox may not have ended quite yet.
-        wait_until(PATIENCE, || server.processes().len() == 3);
+        wait_until(PATIENCE, || server.processes().len() == 5);
         let confined: Vec<(Role, Process)> = server.processes().into_iter().map(|process| (role(&process.title), process)).collect();
-        assert_eq!(confined.len(), 3, "{confined:?}");
+        assert_eq!(confined.len(), 5, "{confined:?}");
         Service { way, root, server, confined }
     }
 
@@ -71,6 +71,7 @@ fn role(title: &str) -> Role {
     match title {
         "anchorite: worker 0" | "anchorite: worker 1" => Role::Worker,
         "anchorite: log" => Role::Log,
+        "anchorite: files 0" | "anchorite: files 1" => Role::Files,
         other => panic!("an unknown title: {other:?}"),
     }
 }
@@ -150,7 +151,7 @@ fn no_network_interface_is_up() {
     });
 }
 
-/// K34: neither /proc, /sys, /dev nor /etc: exactly the tree that is served, and for `log` nothing.
+/// K34: neither /proc, /sys, /dev nor /etc: exactly the tree that is served, for workers and `files`, and for `log` nothing.
 #[test]
 fn root_is_the_jail_and_holds_exactly_what_is_served() {
     each_confined(|service, role, pid| {
@@ -158,8 +159,8 @@ fn root_is_the_jail_and_holds_exactly_what_is_served() {
         let found = tree(&inside);
         let served = service.root.path();
         let expected: BTreeSet<PathBuf> = match role {
-            Role::Worker if service.way.chroot => tree(service.root.base()),
-            Role::Worker => {
+            Role::Worker | Role::Files if service.way.chroot => tree(service.root.base()),
+            Role::Worker | Role::Files => {
                 // The directories on the way to it, and what is in it.
                 let way = served.strip_prefix("/").unwrap();
                 let above = way.ancestors().filter(|path| !path.as_os_str().is_empty()).map(Path::to_owned);
@@ -179,7 +180,7 @@ fn tree_is_read_only_without_devices_set_id_and_executables() {
     each_confined(|service, role, pid| {
         let inside = PathBuf::from(format!("/proc/{pid}/root/"));
         let mut directories = vec![inside.clone()];
-        if role == Role::Worker {
+        if role != Role::Log {
             let served = service.root.path();
             let stripped = if service.way.chroot { service.root.base() } else { Path::new("/") };
             directories.push(inside.join(served.strip_prefix(stripped).unwrap()));
@@ -261,7 +262,7 @@ fn environment_holds_nothing_but_the_time_zone() {
 #[test]
 fn descriptors_are_of_the_kinds_of_the_policy() {
     each_confined(|service, role, pid| {
-        let parents: BTreeSet<PathBuf> = descriptors(service.server.parent()).into_values().collect();
+        let parents = listeners(service, role);
         let mut kinds: BTreeMap<&str, usize> = BTreeMap::new();
         for (number, target) in descriptors(pid) {
             let kind = kind(number, &target, &parents, service);
@@ -271,8 +272,9 @@ fn descriptors_are_of_the_kinds_of_the_policy() {
             *kinds.entry(kind).or_default() += 1;
         }
         let expected: &[(&str, usize)] = match role {
-            Role::Worker => &[("channel", 2), ("directory", 1), ("event", 1), ("listener", 1), ("null", 3)],
+            Role::Worker => &[("channel", 3), ("directory", 1), ("event", 1), ("listener", 1), ("null", 3)],
             Role::Log => &[("channel", 3), ("event", 1), ("log", 2), ("null", 3)],
+            Role::Files => &[("channel", 3), ("directory", 1), ("event", 1), ("null", 3)],
             Role::Parent => panic!("not confined"),
         };
         let mut expected: BTreeMap<&str, usize> = expected.iter().copied().collect();
@@ -308,6 +310,12 @@ fn descriptors_of_the_parent_are_of_the_kinds_of_the_policy() {
     }
 }
 
+/// What the parent holds and hands out as listeners; `files` gets none, but ends of channels that the parent keeps.
+fn listeners(service: &Service, role: Role) -> BTreeSet<PathBuf> {
+    let all = descriptors(service.server.parent()).into_values();
+    all.filter(|_| role != Role::Files).collect()
+}
+
 /// What a descriptor is, in the words of the policy.
 fn kind(number: i32, target: &Path, parents: &BTreeSet<PathBuf>, service: &Service) -> Option<&'static str> {
     let text = target.to_str().unwrap();
@@ -331,7 +339,7 @@ fn kind(number: i32, target: &Path, parents: &BTreeSet<PathBuf>, service: &Servi
 #[test]
 fn descriptors_are_opened_for_no_more_than_their_use() {
     each_confined(|service, role, pid| {
-        let parents: BTreeSet<PathBuf> = descriptors(service.server.parent()).into_values().collect();
+        let parents = listeners(service, role);
         for (number, target) in descriptors(pid) {
             let flags = fs::read_to_string(format!("/proc/{pid}/fdinfo/{number}")).unwrap();
             let flags = flags.lines().find_map(|line| line.strip_prefix("flags:")).unwrap().trim().to_owned();

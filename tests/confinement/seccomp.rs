@@ -16,7 +16,7 @@ enum Verdict {
     Dies,
 }
 
-const CONFINED: [Role; 2] = [Role::Worker, Role::Log];
+const CONFINED: [Role; 3] = [Role::Worker, Role::Log, Role::Files];
 const ZEROS: [u64; 6] = [0; 6];
 const ONES: [u64; 6] = [u64::MAX; 6];
 const X32: i64 = 0x4000_0000;
@@ -54,6 +54,11 @@ fn worker_every_number_that_is_in_no_rule_dies() {
 #[test]
 fn log_every_number_that_is_in_no_rule_dies() {
     every_number(Role::Log);
+}
+
+#[test]
+fn files_every_number_that_is_in_no_rule_dies() {
+    every_number(Role::Files);
 }
 
 #[test]
@@ -250,7 +255,7 @@ const NUMBERS: &[(&str, i64)] = numbers! {
     io_uring_register SYS_io_uring_register, keyctl SYS_keyctl, add_key SYS_add_key, request_key SYS_request_key,
     swapon SYS_swapon, swapoff SYS_swapoff, acct SYS_acct, quotactl SYS_quotactl, settimeofday SYS_settimeofday,
     clock_settime SYS_clock_settime, clock_adjtime SYS_clock_adjtime, adjtimex SYS_adjtimex, sethostname SYS_sethostname,
-    setdomainname SYS_setdomainname, syslog SYS_syslog, vhangup SYS_vhangup, personality SYS_personality,
+    setdomainname SYS_setdomainname, syslog SYS_syslog, vhangup SYS_vhangup, personality SYS_personality, fstatfs SYS_fstatfs, preadv2 SYS_preadv2, sendmsg SYS_sendmsg, setitimer SYS_setitimer,
     move_pages SYS_move_pages, migrate_pages SYS_migrate_pages, mbind SYS_mbind, lookup_dcookie SYS_lookup_dcookie,
     nfsservctl SYS_nfsservctl, fanotify_init SYS_fanotify_init, iopl SYS_iopl, ioperm SYS_ioperm, modify_ldt SYS_modify_ldt,
     uselib SYS_uselib, ustat SYS_ustat, sysfs SYS_sysfs, _sysctl SYS__sysctl, setns SYS_setns,

@@ -272,19 +272,28 @@ fn capabilities_of_an_ordinary_user() {
     each(OF_AN_ORDINARY_USER, &command, PROOF, SERVING);
 }
 
-/// The same code confines `log`; one call of each layer shows that it does.
+/// The same code confines `log` and `files`; one call of each layer shows that it does.
 #[test]
 fn log_is_confined_by_the_same_steps() {
+    is_confined_by_the_same_steps("log", "anchorite: log, proving", LOG);
+}
+
+#[test]
+fn files_is_confined_by_the_same_steps() {
+    is_confined_by_the_same_steps("files", "anchorite: files, proving", "anchorite: files 0");
+}
+
+fn is_confined_by_the_same_steps(role: &str, proof: &'static str, serving: &'static str) {
     needs_root!();
     let root = Root::with_index();
     let (_home, command) = command(&root, "");
     let steps = [&BEFORE_THE_JAIL[3], &JAIL[6], &PRIVILEGES[5], &FLAGS[4], &FILTERS[2], &FILTERS[4]];
     for step in steps {
-        let tampered = run(&command, &step.tampering("anchorite: log, proving", -i64::from(libc::EPERM)));
-        refuses(step.name, &tampered, &format!("confinement of log: step {}", step.step));
+        let tampered = run(&command, &step.tampering(proof, -i64::from(libc::EPERM)));
+        refuses(step.name, &tampered, &format!("confinement of {role}: step {}", step.step));
         if let Some(why) = step.lost {
-            // The proof of the worker's sandbox has passed: only the log that serves is tampered with.
-            let tampered = run(&command, &step.tampering(LOG, 0));
+            // The proof of the worker's sandbox has passed: only what serves is tampered with.
+            let tampered = run(&command, &step.tampering(serving, 0));
             assert!(!tampered.was_ready && tampered.code == Some(1), "{}: {tampered:?}", step.name);
             let proved = tampered.stderr.contains("the sandbox does not hold");
             assert!(proved || tampered.stderr.contains(why), "{}: {tampered:?}", step.name);

@@ -10,6 +10,9 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+#[path = "../support/fuse.rs"]
+mod fuse;
+
 mod access_log;
 mod bodies;
 mod bound_sites;
@@ -17,6 +20,7 @@ mod changing_files;
 mod check;
 mod clients;
 mod clocks;
+mod cold;
 mod compression;
 mod conditional;
 mod configuration;

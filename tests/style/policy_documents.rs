@@ -106,6 +106,7 @@ fn the_numbers_in_the_readme_are_those_of_the_policy() {
         format!("list of {} system calls", number(Role::Worker, |policy| policy.allow.len())),
         format!("may     {} system calls", number(Role::Worker, |policy| policy.allow.len())),
         format!("may   {} system calls", number(Role::Log, |policy| policy.allow.len())),
+        format!("may   {} system      |", number(Role::Files, |policy| policy.allow.len())),
         format!("root, {} capabilities", number(Role::Parent, |policy| policy.capabilities.len())),
     ] {
         assert!(readme.replace('\n', " ").contains(&text), "README.md does not say \"{text}\"");

@@ -2,8 +2,9 @@
 
 use crate::source::{files, read, without_tests};
 
-/// Lines of `src/parent` and `src/broker` without tests: reload, replacement in place, control and logs must run there.
-const PRIVILEGED_MAX: usize = 3_500;
+/// Lines of `src/parent` and `src/broker` without tests: reload, replacement in place, control and logs must run there, and `files`
+/// waits for disks, which only a process of its own can.
+const PRIVILEGED_MAX: usize = 3_900;
 
 /// Lines of one file without tests.
 const FILE_MAX: usize = 600;
@@ -13,7 +14,7 @@ fn lines(path: &std::path::Path) -> usize {
 }
 
 #[test]
-fn parent_and_broker_stay_below_3500_lines() {
+fn parent_and_broker_stay_below_3900_lines() {
     let counted: Vec<_> =
         ["src/parent", "src/broker"].iter().flat_map(|room| files(room, ".rs")).map(|path| (lines(&path), path)).collect();
     let sum: usize = counted.iter().map(|(count, _)| count).sum();

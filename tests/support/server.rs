@@ -300,6 +300,11 @@ impl Server {
         self.processes().into_iter().filter(|process| process.title.starts_with("anchorite: worker ")).map(|process| process.pid).collect()
     }
 
+    /// The processes that wait for disks, by number.
+    pub(crate) fn files(&self) -> Vec<i32> {
+        self.processes().into_iter().filter(|process| process.title.starts_with("anchorite: files ")).map(|process| process.pid).collect()
+    }
+
     /// The log process, if it lives.
     pub(crate) fn log_process(&self) -> Option<i32> {
         self.processes().into_iter().find(|process| process.title.starts_with("anchorite: log")).map(|process| process.pid)
