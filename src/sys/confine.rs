@@ -143,6 +143,10 @@ fn set_limits(policy: &Policy) -> Result<(), String> {
     for limit in policy.limits {
         let resource = resource(limit.name).ok_or_else(|| format!("unknown limit \"{}\"", limit.name))?;
         setrlimit(resource, limit.value, limit.value).map_err(|errno| format!("{}: {}", limit.name, errno.desc()))?;
+        if resource == Resource::RLIMIT_FSIZE {
+            // The parent ignores it, as `log` does, which writes files.
+            signal::default_file_limit().map_err(|fault| format!("SIGXFSZ: {fault}"))?;
+        }
         if getrlimit(resource) != Ok((limit.value, limit.value)) {
             return Err(format!("{} is not as set", limit.name));
         }

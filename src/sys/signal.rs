@@ -66,11 +66,19 @@ impl AsFd for Signals {
 }
 
 /// A log that has reached the size which the caller's limits allow (RLIMIT_FSIZE) is a log that takes no line, not the end of
-/// the service: write(2) then says EFBIG. `log` inherits it.
-fn ignore_file_limit() -> io::Result<()> {
-    let ignore = SigAction::new(SigHandler::SigIgn, SaFlags::empty(), SigSet::empty());
-    // SAFETY: ignoring a signal runs no code of ours.
-    unsafe { sigaction(Signal::SIGXFSZ, &ignore) }?;
+/// the service: write(2) then says EFBIG.
+pub(super) fn ignore_file_limit() -> io::Result<()> {
+    set(Signal::SIGXFSZ, SigHandler::SigIgn)
+}
+
+/// Of the roles that the parent starts only `log` writes to files.
+pub(super) fn default_file_limit() -> io::Result<()> {
+    set(Signal::SIGXFSZ, SigHandler::SigDfl)
+}
+
+fn set(signal: Signal, to: SigHandler) -> io::Result<()> {
+    // SAFETY: neither ignoring a signal nor its default action runs code of ours.
+    unsafe { sigaction(signal, &SigAction::new(to, SaFlags::empty(), SigSet::empty())) }?;
     Ok(())
 }
 
