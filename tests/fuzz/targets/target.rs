@@ -25,7 +25,10 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     assert!(written.iter().all(|byte| byte.is_ascii_graphic() && !b"\"<>?#\\`{}|^".contains(byte)), "{}", String::from_utf8_lossy(&written));
     let mut again = Path::default();
     target::parse_into(&written, &mut again).expect("what was written can be read");
-    assert_eq!((again.bytes(), again.is_directory(), again.names_file()), (path.bytes(), path.is_directory(), path.names_file()));
+    assert_eq!((again.bytes(), again.is_directory()), (path.bytes(), path.is_directory()));
+    // A path that went through a segment with a slash and out again names no file; what is written of it does not tell.
+    let has_slash = segments.iter().any(|segment| segment.contains(&b'/'));
+    assert!(again.names_file() != has_slash && (again.names_file() || !path.names_file()));
     assert_eq!(again.segments().collect::<Vec<_>>(), segments);
 });
 
