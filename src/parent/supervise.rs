@@ -274,11 +274,12 @@ impl Supervisor {
             Received::Nothing => Ok(()),
             Received::Ended => {
                 // It is dead or about to be; its end is reported when it is reaped. A process that only closed its channel
-                // is of no use any more, and is ended if it is still there in a moment.
+                // is of no use any more, and is ended if it is still there in a moment; at once while it starts, as it may have
+                // left the reason in the channel, which is read then.
                 let _ = self.poller.remove(&child.channel);
-                if let Some(child) =
-                    self.slot_mut(place).and_then(|slot| slot.child.as_mut()).filter(|child| child.state != State::Condemned)
-                {
+                if state == State::Starting {
+                    process::kill(child.pid);
+                } else if let Some(child) = self.slot_mut(place).and_then(|slot| slot.child.as_mut()).filter(|_| state == State::Serving) {
                     child.state = State::Leaving(clock::monotonic_ms() + LEAVE_MS);
                 }
                 Ok(())
