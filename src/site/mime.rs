@@ -169,7 +169,7 @@ const OWN: &[(&str, &str)] = &[
     ("dtd", "application/xml-dtd"),
     ("rar", "application/vnd.rar"),
     ("swf", "application/vnd.adobe.flash.movie"),
-    ("crt", "application/pkix-cert"),
+    ("crt", "application/x-x509-ca-cert"),
     ("cer", "application/pkix-cert"),
     ("stl", "model/stl"),
     ("obj", "model/obj"),
@@ -222,7 +222,7 @@ mod tests {
         );
     }
 
-    /// As registered with IANA, but for what is marked.
+    /// As registered with IANA where they are, and else as other servers have them, but for what is marked.
     #[test]
     fn types_are_those_that_are_registered() {
         check(
