@@ -44,7 +44,7 @@ impl Body {
     /// Takes the next piece off the front of `input`. To be called again until it says [`Piece::More`] or [`Piece::End`].
     ///
     /// # Errors
-    /// As [`Chunked::read`].
+    /// As the reading of chunks.
     pub fn read<'b>(&mut self, input: &mut &'b [u8]) -> Result<Piece<'b>, Reject> {
         match self {
             Body::Counted(0) => Ok(Piece::End),

@@ -37,7 +37,7 @@ pub(super) enum Fate {
     Keep,
     /// Drive it again soon: it has had its turn, not all of its work.
     Again,
-    /// Call [`Connection::resume`] when the disk can be asked.
+    /// Call `resume` of the connection when the disk can be asked.
     Ask,
     Close,
 }
