@@ -141,6 +141,8 @@ fn k29_no_descriptor_is_passed_on() {
     let target = Target::new(5);
     let descriptors = |pid: i32| fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count();
     let log = target.server.log_process().unwrap();
+    // Each worker has its channel to `log` once its lines come: that is a moment after the start.
+    std::thread::sleep(std::time::Duration::from_millis(500));
     let before = descriptors(log);
     let mut attempts = Vec::new();
     for channel in [3, LOG_CHANNEL] {
