@@ -5,14 +5,14 @@
 //! for a disk keeps nobody else waiting. What takes too long ends this process by the kernel's timer, and the parent starts another.
 //! It trusts no path: the look-up is the worker's own, by the same policies; a malformed request ends its sender.
 
-use crate::config::{FilesSlice, Symlinks};
+use crate::config::FilesSlice;
 use crate::ipc::birth::{self, Born};
-use crate::ipc::disk::{Act, BEGINNING, Outcome, Reply, Request};
+use crate::ipc::disk::{Act, BEGINNING, Outcome, Reply, Request, links};
 use crate::ipc::messages::{Message, ToFiles, ToParent};
 use crate::ipc::{Channel, Received};
 use crate::role::Role;
 use crate::sys::epoll::Interest;
-use crate::sys::file::{Found, Links, Opened, Root};
+use crate::sys::file::{Found, Opened, Root};
 use crate::sys::{alarm, clock, page_cache};
 use std::collections::BTreeMap;
 use std::io;
@@ -20,15 +20,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 /// Runs the role until the parent stops it; the exit status.
 pub fn run() -> u8 {
-    let born = match birth::begin::<FilesSlice>(Role::Files) {
-        Ok(born) if born.cell.proof => return birth::prove(&born),
-        Ok(born) => born,
-        Err(status) => return status,
-    };
-    match Files::new(born).and_then(Files::serve) {
-        Ok(()) => 0,
-        Err(_) => 1,
-    }
+    birth::run(Role::Files, |born| Files::new(born)?.serve())
 }
 
 struct Files {
@@ -174,15 +166,6 @@ fn warm(root: &Root, path: &[u8], file: (u64, u64), offset: u64, length: u64) ->
 
 fn failed(fault: &io::Error) -> Outcome {
     Outcome::Failed { errno: fault.raw_os_error().and_then(|errno| u16::try_from(errno).ok()).unwrap_or(0) }
-}
-
-fn links(symlinks: Symlinks) -> Links {
-    match symlinks {
-        Symlinks::Never => Links::Never,
-        Symlinks::Owner => Links::SameOwner,
-        Symlinks::Inside => Links::Inside,
-        Symlinks::Any => Links::Any,
-    }
 }
 
 /// Token of the parent's channel.

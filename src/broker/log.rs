@@ -21,15 +21,7 @@ use std::io;
 
 /// Runs the role until the parent stops it; the exit status.
 pub fn run() -> u8 {
-    let born = match birth::begin::<LogSlice>(Role::Log) {
-        Ok(born) if born.cell.proof => return birth::prove(&born),
-        Ok(born) => born,
-        Err(status) => return status,
-    };
-    match Log::new(born).and_then(Log::serve) {
-        Ok(()) => 0,
-        Err(_) => 1,
-    }
+    birth::run(Role::Log, |born| Log::new(born)?.serve())
 }
 
 struct Log {

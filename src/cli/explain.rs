@@ -4,6 +4,7 @@
 //! but for the way to a document root, which the jail shows whatever stands above it; by others with their own.
 
 use crate::config::{self, Listen};
+use crate::ipc::disk::links;
 use crate::parent;
 use crate::proto::head::{self, HeadLimits};
 use crate::proto::status::Reject;
@@ -14,7 +15,7 @@ use crate::site::lookup::{Base, Lookup};
 use crate::site::origin;
 use crate::site::plan::Answer;
 use crate::site::{Chosen, Door, Sites};
-use crate::sys::file::{Found, Links, Root};
+use crate::sys::file::{Found, Root};
 use crate::sys::privilege::{self, Identity};
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
@@ -116,14 +117,8 @@ fn head_of(question: &Question<'_>, host: Option<&str>, target: &str) -> String 
 
 /// Answers a look-up from the disk.
 fn look(identity: Option<Identity>, base: &Base, lookup: Lookup<'_>) -> (Answer<()>, Option<String>) {
-    let links = match base.symlinks {
-        config::Symlinks::Never => Links::Never,
-        config::Symlinks::Owner => Links::SameOwner,
-        config::Symlinks::Inside => Links::Inside,
-        config::Symlinks::Any => Links::Any,
-    };
     let resolved = std::fs::canonicalize(&base.path).unwrap_or_else(|_| base.path.clone());
-    let root = match Root::open(&resolved, links, false) {
+    let root = match Root::open(&resolved, links(base.symlinks), false) {
         Ok(root) => root,
         Err(fault) => return (Answer::Missing, Some(format!("\"{}\": {fault}", base.path.display()))),
     };

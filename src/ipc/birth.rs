@@ -62,6 +62,15 @@ pub fn begin<S: DeserializeOwned>(role: Role) -> Result<Born<S>, u8> {
     }
 }
 
+/// Runs a broker from its beginning to its end, or proves its sandbox where the parent wants that; the exit status.
+pub fn run<S: DeserializeOwned>(role: Role, serve: impl FnOnce(Born<S>) -> std::io::Result<()>) -> u8 {
+    match begin::<S>(role) {
+        Ok(born) if born.cell.proof => prove(&born),
+        Ok(born) => u8::from(serve(born).is_err()),
+        Err(status) => status,
+    }
+}
+
 /// In a process that proves the sandbox: tries to get out and reports it; the exit status.
 pub fn prove<S>(born: &Born<S>) -> u8 {
     let (missing, escape) = (mask(&born.confined.missing), proof::escape(born.cell.parent, &born.confined));

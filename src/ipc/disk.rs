@@ -5,7 +5,8 @@
 //! number stands for; both sides take it for hostile.
 
 use super::messages::Message;
-use crate::sys::file::Stat;
+use crate::config::Symlinks;
+use crate::sys::file::{Links, Stat};
 
 /// From `worker` to `files`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -170,6 +171,16 @@ impl Fields<'_> {
 
     fn u64(&mut self) -> Option<u64> {
         self.take().map(u64::from_le_bytes)
+    }
+}
+
+/// What the configuration says of symbolic links, as a look-up wants it.
+pub fn links(symlinks: Symlinks) -> Links {
+    match symlinks {
+        Symlinks::Never => Links::Never,
+        Symlinks::Owner => Links::SameOwner,
+        Symlinks::Inside => Links::Inside,
+        Symlinks::Any => Links::Any,
     }
 }
 

@@ -225,21 +225,14 @@ impl Supervisor {
     /// The start failed: ends what this program started, and nothing else.
     pub(super) fn undo_start(&mut self) {
         let adopted = self.adopted;
-        for generation in self.generations.iter().filter(|generation| Some(generation.number) != adopted) {
-            for slot in &generation.slots {
-                if let Some(child) = &slot.child {
-                    process::kill(child.pid);
-                }
+        let started = self.places(|slot| slot.child.is_some()).into_iter().filter(|place| Some(place.generation) != adopted);
+        for place in started.collect::<Vec<_>>() {
+            let Some(slot) = self.slot(place) else { continue };
+            let (role, number) = (slot.role, slot.log_number);
+            slot.child.iter().for_each(|child| process::kill(child.pid));
+            if role == Role::Worker {
+                self.tell_of_death(number, Death::Ended);
             }
-        }
-        let numbers: Vec<u16> = self
-            .places(|slot| slot.role == Role::Worker)
-            .into_iter()
-            .filter(|place| Some(place.generation) != adopted)
-            .filter_map(|place| self.slot(place).map(|slot| slot.log_number))
-            .collect();
-        for worker in numbers {
-            self.tell_of_death(worker, Death::Ended);
         }
     }
 }

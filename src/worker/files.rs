@@ -7,16 +7,16 @@
 
 use super::cache::{Cache, Cost};
 use super::served::{Budget, Content, Served};
-use crate::config::{self, Site, Symlinks, WorkerSlice};
+use crate::config::{self, Site, WorkerSlice};
 use crate::ipc::birth::Born;
-use crate::ipc::disk::{Outcome, is_path};
+use crate::ipc::disk::{Outcome, is_path, links};
 use crate::ipc::lines;
 use crate::ipc::messages::ToParent;
 use crate::proto::status::Status;
 use crate::site::plan::{Answer, Lookup};
 use crate::sys::confine::Confined;
 use crate::sys::directory::Directory;
-use crate::sys::file::{self, Found, Links, Opened, Root, Stat};
+use crate::sys::file::{self, Found, Opened, Root, Stat};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -245,15 +245,6 @@ pub(super) fn content(opened: Opened) -> io::Result<(Content, Stat)> {
         stat = after;
     }
     Err(io::ErrorKind::ResourceBusy.into())
-}
-
-fn links(symlinks: Symlinks) -> Links {
-    match symlinks {
-        Symlinks::Never => Links::Never,
-        Symlinks::Owner => Links::SameOwner,
-        Symlinks::Inside => Links::Inside,
-        Symlinks::Any => Links::Any,
-    }
 }
 
 /// Descriptors or memory ran out: not the file's fault, and over soon.
