@@ -191,7 +191,7 @@ fn deny_x32(list: BpfProgram, arch: TargetArch) -> BpfProgram {
 
 /// Writes one role's `pub static NAME: Policy`.
 fn write_role(out: &mut String, role: &str, stanza: &Stanza, filters: &Filters) -> Result<()> {
-    writeln!(out, "pub(super) static {}: Policy = Policy {{", role.to_uppercase())?;
+    writeln!(out, "pub(super) static {}: Policy = Policy {{", role.to_uppercase().replace('-', "_"))?;
     writeln!(out, "name: {role:?}, purpose: {:?}, sees: {:?}, user: User::{:?},", stanza.purpose, stanza.sees, stanza.user)?;
     for (field, grants) in [
         ("capabilities", &stanza.capabilities),

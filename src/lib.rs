@@ -9,7 +9,7 @@
 //! | [`cli`] | arguments; one file per subcommand |
 //! | [`parent`] | PRIVILEGED: binds, opens logs, starts, verifies and replaces the other processes |
 //! | [`worker`] | CONFINED, network-facing: the event loop, connections, files |
-//! | [`broker`] | CONFINED: one file per small process that does one thing for the workers |
+//! | [`broker`] | CONFINED, but for `spawn`: one file per small process that does one thing for the workers |
 //! | [`site`] | pure decisions: which site, which file, listing or answer |
 //! | [`ipc`] | channels between processes, and every message that may pass over them |
 //! | [`sys`] | THE FENCE: the only room with `unsafe` and with the crates that make system calls |

@@ -12,11 +12,34 @@ pub enum Role {
     Worker,
     Log,
     Files,
+    /// Connects to backends at sockets in the file system.
+    Connect,
+    /// The same, where any backend has a TCP address.
+    ConnectTcp,
+    /// Keeps bodies that are too large for memory.
+    Spool,
+    /// Starts the programs of backends.
+    Spawn,
 }
 
 impl Role {
     /// Every role, in the order of the tables.
-    pub const ALL: [Role; 4] = [Role::Parent, Role::Worker, Role::Log, Role::Files];
+    pub const ALL: [Role; 8] =
+        [Role::Parent, Role::Worker, Role::Log, Role::Files, Role::Connect, Role::ConnectTcp, Role::Spool, Role::Spawn];
+
+    /// Whether it connects to backends.
+    pub const fn is_connect(self) -> bool {
+        matches!(self, Role::Connect | Role::ConnectTcp)
+    }
+
+    pub const fn is_spool(self) -> bool {
+        matches!(self, Role::Spool)
+    }
+
+    /// Whether it is one of a generation that its workers have channels to.
+    pub const fn is_shared(self) -> bool {
+        matches!(self, Role::Files | Role::Spool) || self.is_connect()
+    }
 
     /// The role's name as it stands in `policy/`, in process titles and in logs.
     pub const fn name(self) -> &'static str {
@@ -25,6 +48,10 @@ impl Role {
             Role::Worker => "worker",
             Role::Log => "log",
             Role::Files => "files",
+            Role::Connect => "connect",
+            Role::ConnectTcp => "connect-tcp",
+            Role::Spool => "spool",
+            Role::Spawn => "spawn",
         }
     }
 
@@ -56,7 +83,11 @@ impl Layer {
 
     /// That it is missing, and what brings it.
     pub fn is_missing(self) -> String {
-        format!("the layer \"{}\" is missing (since {}), and jail.allow_missing does not name it", self.name(), self.since())
+        format!(
+            "the layer \"{}\" is missing (since {}; a container's filter may keep it away too), and jail.allow_missing does not name it",
+            self.name(),
+            self.since()
+        )
     }
 
     /// The kernel that brings it.

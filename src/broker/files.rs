@@ -6,14 +6,15 @@
 //! It trusts no path: the look-up is the worker's own, by the same policies; a malformed request ends its sender.
 
 use crate::config::FilesSlice;
+use crate::ipc::answers;
 use crate::ipc::birth::{self, Born};
-use crate::ipc::disk::{Act, BEGINNING, Outcome, Reply, Request, links};
-use crate::ipc::messages::{Message, ToFiles, ToParent};
+use crate::ipc::disk::{Reply, Request, links};
+use crate::ipc::messages::{Message, ToParent};
 use crate::ipc::{Channel, Received};
 use crate::role::Role;
 use crate::sys::epoll::Interest;
-use crate::sys::file::{Found, Opened, Root};
-use crate::sys::{alarm, clock, page_cache};
+use crate::sys::file::Root;
+use crate::sys::{alarm, clock};
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -53,7 +54,7 @@ impl Files {
         Ok(Files { born, roots, senders: BTreeMap::new(), next_token: PARENT + 1, stopping: false, buffer })
     }
 
-    /// The loop. Ends when the parent is gone, or after [`ToFiles::Stop`] when every channel has ended.
+    /// The loop. Ends when the parent is gone, or after [`Stop`](crate::ipc::messages::ToFiles::Stop) when every channel has ended.
     fn serve(mut self) -> io::Result<()> {
         while !(self.stopping && self.senders.is_empty()) {
             let count = self.born.poller.wait(None)?;
@@ -71,28 +72,10 @@ impl Files {
 
     /// Takes what the parent has sent; false: it is gone.
     fn obey(&mut self) -> io::Result<bool> {
-        loop {
-            match self.born.parent.receive_from_parent() {
-                Received::Message(ToFiles::Channel { worker }, descriptors) => {
-                    for channel in descriptors.into_iter().map(Channel::from) {
-                        self.born.poller.add(&channel, Interest::Input, self.next_token)?;
-                        self.senders.insert(self.next_token, Sender { worker, channel });
-                        self.next_token += 1;
-                    }
-                }
-                Received::Message(ToFiles::Stop, _) => self.stopping = true,
-                Received::Nothing => return Ok(true),
-                // As when the program is replaced: the workers that still serve need this process. Should the parent really have
-                // died, the kernel ends it.
-                Received::Ended if self.stopping => {
-                    let _ = self.born.poller.remove(&self.born.parent);
-                    return Ok(true);
-                }
-                Received::Ended => return Ok(false),
-                // The parent is trusted; if it is not what it was, this process must not go on.
-                Received::Malformed => return Err(io::ErrorKind::InvalidData.into()),
-            }
-        }
+        let senders = &mut self.senders;
+        self.born.obey(&mut self.stopping, &mut self.next_token, |token, worker, channel| {
+            senders.insert(token, Sender { worker, channel });
+        })
     }
 
     /// Carries out requests of one worker, some at a time so that a busy one does not keep the others waiting.
@@ -124,48 +107,12 @@ impl Files {
 
     /// Waits for the disk and answers. A worker that does not take its answers loses them.
     fn carry_out(&self, sender: &Sender, request: &Request) {
-        let Some(root) = self.roots.get(usize::from(request.root)) else { return };
-        let (outcome, opened) = match request.act {
-            Act::Open => open(root, &request.path),
-            Act::Warm { device, inode, offset, length } => (warm(root, &request.path, (device, inode), offset, u64::from(length)), None),
-        };
+        let number = usize::from(request.root);
+        let (Some(root), Some(base)) = (self.roots.get(number), self.born.slice.directories.get(number)) else { return };
+        let (outcome, opened) = answers::of(root, base.lists, request);
         let descriptors: Vec<BorrowedFd<'_>> = opened.iter().map(|opened| opened.file.as_fd()).collect();
         let _ = sender.channel.send(&Reply { id: request.id, outcome }, &descriptors);
     }
-}
-
-/// Opens what stands at a path, and reads its beginning into memory.
-fn open(root: &Root, path: &[u8]) -> (Outcome, Option<Opened>) {
-    let outcome = match root.find(path) {
-        Found::File(opened) => {
-            // What cannot be read, the worker finds out itself.
-            let _ = page_cache::bring(&opened.file, 0, opened.stat.size.min(BEGINNING));
-            return (Outcome::File(opened.stat), Some(opened));
-        }
-        Found::Directory => Outcome::Directory,
-        Found::Missing => Outcome::Missing,
-        Found::Denied => Outcome::Denied { length: u16::try_from(root.refusing_component(path).len()).unwrap_or(u16::MAX) },
-        Found::NotRegular => Outcome::NotRegular,
-        Found::Busy => Outcome::Busy,
-        Found::Failed(fault) => failed(&fault),
-    };
-    (outcome, None)
-}
-
-/// Reads a part of the file that a worker has open into memory, if it still stands at its path.
-fn warm(root: &Root, path: &[u8], file: (u64, u64), offset: u64, length: u64) -> Outcome {
-    let Found::File(opened) = root.find(path) else { return Outcome::Changed };
-    if (opened.stat.device, opened.stat.inode) != file {
-        return Outcome::Changed;
-    }
-    match page_cache::bring(&opened.file, offset, length) {
-        Ok(()) => Outcome::Warm,
-        Err(fault) => failed(&fault),
-    }
-}
-
-fn failed(fault: &io::Error) -> Outcome {
-    Outcome::Failed { errno: fault.raw_os_error().and_then(|errno| u16::try_from(errno).ok()).unwrap_or(0) }
 }
 
 /// Token of the parent's channel.

@@ -8,10 +8,10 @@
 use super::refusals::Refusals;
 use super::sink::{Loss, Sink};
 use crate::config::{Level, LogSlice, SYSLOG};
-use crate::ipc::birth::{self, Born};
+use crate::ipc::Channel;
+use crate::ipc::birth::{self, Born, Order};
 use crate::ipc::lines::{self, Lines};
 use crate::ipc::messages::{ToLog, ToParent};
-use crate::ipc::{Channel, Received};
 use crate::role::Role;
 use crate::sys::clock;
 use crate::sys::epoll::Interest;
@@ -117,24 +117,24 @@ impl Log {
     /// Takes what the parent has sent; false: it is gone.
     fn obey(&mut self) -> io::Result<bool> {
         loop {
-            match self.born.parent.receive_from_parent() {
-                Received::Message(ToLog::Files { numbers }, descriptors) => {
+            match self.born.order(self.stopping)? {
+                Order::Given(ToLog::Files { numbers }, descriptors) => {
                     for (number, descriptor) in numbers.into_iter().zip(descriptors) {
                         let sink = if number == SYSLOG { Sink::syslog(descriptor, self.born.cell.parent) } else { Sink::file(descriptor) };
                         self.put(number, sink);
                     }
                 }
-                Received::Message(ToLog::InForce { level, error, shared }, _) => {
+                Order::Given(ToLog::InForce { level, error, shared }, _) => {
                     (self.level, self.error, self.shared) = (level, error, shared);
                     let fresh = std::mem::take(&mut self.fresh);
                     self.sinks.retain(|number, _| fresh.contains(number));
                 }
-                Received::Message(ToLog::Syslog, sockets) => {
+                Order::Given(ToLog::Syslog, sockets) => {
                     for socket in sockets {
                         self.put(SYSLOG, Sink::syslog(socket, self.born.cell.parent));
                     }
                 }
-                Received::Message(ToLog::Channel { worker }, descriptors) => {
+                Order::Given(ToLog::Channel { worker }, descriptors) => {
                     for channel in descriptors.into_iter().map(Channel::from) {
                         self.born.poller.add(&channel, Interest::Input, self.next_token)?;
                         let sender = Sender { worker, channel, since: 0, lines: 0, suppressed: 0 };
@@ -142,19 +142,10 @@ impl Log {
                         self.next_token += 1;
                     }
                 }
-                Received::Message(ToLog::Refused { pid }, _) => self.refusals.want(pid, clock::monotonic_ms()),
-                Received::Message(ToLog::Stop, _) => self.stopping = true,
-                Received::Nothing => return Ok(true),
-                // Told to stop, it outlives the parent's end, as when the program is replaced: the channels still hold lines. Should
-                // the parent really have died, the kernel ends this process.
-                Received::Ended if self.stopping => {
-                    // It may have been removed before.
-                    let _ = self.born.poller.remove(&self.born.parent);
-                    return Ok(true);
-                }
-                Received::Ended => return Ok(false),
-                // The parent is trusted; if it is not what it was, this process must not go on.
-                Received::Malformed => return Err(io::ErrorKind::InvalidData.into()),
+                Order::Given(ToLog::Refused { pid }, _) => self.refusals.want(pid, clock::monotonic_ms()),
+                Order::Given(ToLog::Stop, _) => self.stopping = true,
+                Order::Nothing => return Ok(true),
+                Order::Gone => return Ok(false),
             }
         }
     }

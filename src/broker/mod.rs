@@ -1,9 +1,12 @@
-//! The brokers: one file per small confined process that does one thing for the workers. None may use `proto`, `site` or
+//! The brokers: one file per small process that does one thing for the workers; all but `spawn` are confined. None may use `proto`, `site` or
 //! `worker`: what a client sent has no meaning here.
 
 #![forbid(unsafe_code)]
 
+pub mod connect;
 pub mod files;
 pub mod log;
 mod refusals;
 mod sink;
+pub mod spawn;
+pub mod spool;

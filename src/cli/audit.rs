@@ -5,7 +5,7 @@
 use crate::ipc::status::quoted;
 use crate::role::{Layer, Role};
 use crate::sys::kernel_log;
-use crate::sys::policy::Policy;
+use crate::sys::policy::{Policy, User};
 use crate::sys::privilege::Identity;
 use crate::sys::proc::{self, CAPABILITY_SETS, Status};
 use crate::sys::verify::{self, Expected};
@@ -81,12 +81,19 @@ impl Service {
         match role {
             None => faults.push("no role has this title".to_owned()),
             Some(Role::Parent) => self.audit_parent(&status, &mut faults),
+            Some(Role::Spawn) => {
+                let identity = Identity { uid: 0, gid: 0, rootless: false };
+                let expected = Expected { identity, groups: &[], inherited_filters: self.status.seccomp_filters, missing: &self.missing };
+                faults.extend(verify::faults(Role::Spawn, &status, &expected));
+            }
             Some(role) => {
                 let (uid, gid) = (status.uids[0], status.gids[0]);
                 let rootless = self.status.uids[0] != 0;
                 let expected_ids = if rootless { (self.status.uids[0], self.status.gids[0]) } else { (uid, gid) };
                 let identity = Identity { uid: expected_ids.0, gid: expected_ids.1, rootless };
-                let expected = Expected { identity, inherited_filters: self.status.seccomp_filters, missing: &self.missing };
+                // Only the configuration says which groups `connect` has.
+                let groups = if role.is_connect() { status.groups.as_slice() } else { &[] };
+                let expected = Expected { identity, groups, inherited_filters: self.status.seccomp_filters, missing: &self.missing };
                 faults.extend(verify::faults(role, &status, &expected));
                 faults.extend(
                     self.missing.iter().map(|layer| format!("the layer \"{}\" is missing, as jail.allow_missing lets it", layer.name())),
@@ -169,12 +176,18 @@ fn unexpected(role: Role, number: i32, target: &Path) -> Option<&'static str> {
     }
     let is_path = kind.starts_with('/') && !is("/dev/") && !is("/proc/") && !is("/sys/");
     match role {
-        // Document roots and files beneath them, as seen from inside the jail, and log files; the kernel's log.
-        Role::Worker | Role::Files => (!is_path).then_some("is of a kind that this role may not hold"),
+        // Document roots and files beneath them, as seen from inside the jail; unnamed files; log files; the kernel's log.
+        Role::Worker | Role::Files | Role::Spool => (!is_path).then_some("is of a kind that this role may not hold"),
         Role::Log => (!is_path && kind != kernel_log::PATH && !is("/dev/null") && !is("/dev/pts/") && !is("/dev/tty") && !is("pipe:["))
             .then_some("is no log"),
-        Role::Parent => None,
+        Role::Connect | Role::ConnectTcp => Some("is of a kind that this role may not hold"),
+        Role::Spawn | Role::Parent => None,
     }
+}
+
+/// Whether a process is one that has given everything up, and not root's.
+fn is_confined(role: Option<Role>) -> bool {
+    role.is_some_and(|role| Policy::of(role).user == User::Service)
 }
 
 fn role(title: &str) -> Option<Role> {
@@ -203,7 +216,7 @@ fn print_table(rows: &[Row], unconfined: usize) {
     );
     for row in rows {
         let status = &row.status;
-        let confined = !matches!(row.role, Some(Role::Parent) | None);
+        let confined = is_confined(row.role);
         let shown = |value: String| if confined { value } else { "-".to_owned() };
         say!(
             "{:<8} {:<10} {:>12} {:>10} {:>5} {:>8} {:>9} {:>5} {:>11} {:>4}",
@@ -233,9 +246,7 @@ fn print_table(rows: &[Row], unconfined: usize) {
     } else {
         say!("NOT CONFINED as the policy says: {unconfined} of {} processes", rows.len());
     }
-    if rows.iter().any(|row| {
-        matches!(row.role, Some(Role::Worker | Role::Log | Role::Files)) && row.faults.is_empty() && row.facts.descriptors.is_none()
-    }) {
+    if rows.iter().any(|row| is_confined(row.role) && row.faults.is_empty() && row.facts.descriptors.is_none()) {
         say!("their descriptors could not be read: the kernel shows them to root only");
     }
     say!("Landlock is not shown in /proc: it is proved by a sacrificial process of each role at every start");

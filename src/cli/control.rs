@@ -10,8 +10,9 @@ use std::path::Path;
 /// Sends the order to the service whose control socket `file` names; 0 only when the service did it.
 pub(super) fn main(file: &Path, order: Order) -> u8 {
     let outcome = match config::control_socket(file) {
-        Some(path) => ask(&path, order),
-        None => Err(format!("anchorite: {} says that there is no control socket", file.display())),
+        Ok(Some(path)) => ask(&path, order),
+        Err(why) => Err(format!("{}: {why}", file.display())),
+        Ok(None) => Err(format!("anchorite: {} says that there is no control socket", file.display())),
     };
     match outcome {
         Ok(text) => {

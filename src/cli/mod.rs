@@ -25,12 +25,15 @@ mod check;
 mod control;
 mod explain;
 mod policy;
+mod programs;
 mod run;
 mod serve;
 mod site;
+mod sockets;
 mod surprises;
 
 use crate::ipc::control::Order;
+use crate::role::Role;
 use crate::{broker, worker};
 use clap::{Parser, Subcommand};
 use std::net::{IpAddr, SocketAddr};
@@ -114,9 +117,9 @@ enum Command {
         configuration: Configuration,
         #[arg(long, default_value = "GET")]
         method: String,
-        /// Who asks
-        #[arg(long, value_name = "ADDR", default_value = "127.0.0.1")]
-        client: IpAddr,
+        /// Who asks; "unix:" over a socket in the file system [default: 127.0.0.1, or whoever comes that way]
+        #[arg(long, value_name = "ADDR", value_parser = explain::client)]
+        client: Option<IpAddr>,
         /// A field of the request, as "Name: value"; may be given more than once
         #[arg(long = "header", value_name = "H")]
         headers: Vec<String>,
@@ -186,6 +189,10 @@ fn role() -> Option<u8> {
         "worker" => Some(worker::run()),
         "log" => Some(broker::log::run()),
         "files" => Some(broker::files::run()),
+        "connect" => Some(broker::connect::run(Role::Connect)),
+        "spool" => Some(broker::spool::run()),
+        "spawn" => Some(broker::spawn::run()),
+        "connect-tcp" => Some(broker::connect::run(Role::ConnectTcp)),
         _ => None,
     }
 }

@@ -10,11 +10,11 @@ pub(super) fn main(file: &Path, resume: Option<i32>, returned: Option<&str>) -> 
     if let Some((resume, why)) = resume.zip(returned) {
         return parent::go_on(resume, why);
     }
-    match config::load(&file) {
+    match parent::look_ahead(&file).and_then(|()| config::load(&file).map_err(|faults| faults.to_string())) {
         Ok(config) => parent::run(config, Origin { file: Some(file), resume }, &Announce::Addresses),
-        Err(faults) => {
-            complain!("{faults}");
-            resume.map_or(1, |resume| parent::go_back(resume, &faults.to_string()))
+        Err(why) => {
+            complain!("{why}");
+            resume.map_or(1, |resume| parent::go_back(resume, &why))
         }
     }
 }

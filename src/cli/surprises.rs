@@ -3,6 +3,7 @@
 //! Error pages are looked up as the worker would, with the rights of its user. Files that other servers obey are looked for in each document
 //! root and the directories in it, no deeper: a check must not read whole trees.
 
+use super::{programs, sockets};
 use crate::config::{Act, Config, Site};
 use crate::proto::head;
 use crate::proto::target;
@@ -18,7 +19,8 @@ use std::path::Path;
 
 /// A text for each.
 pub(super) fn find(config: &Config, identity: Identity) -> Vec<String> {
-    let mut found = Vec::new();
+    let mut found = sockets::find(config, identity);
+    found.extend(programs::find(config));
     let mut left = LOOKED_AT_MAX;
     let mut roots: HashSet<&Path> = HashSet::new();
     // Made when the first script is found, which is never on most servers.
@@ -52,7 +54,7 @@ fn error_pages(site: &Site, identity: Identity, found: &mut Vec<String>) {
         let why = match privilege::with_rights_of(identity, || root.find(path)) {
             Ok(Found::File(_)) => continue,
             Ok(Found::Directory | Found::NotRegular) => "is no regular file".to_owned(),
-            Ok(Found::Missing) => "is not there".to_owned(),
+            Ok(Found::Missing | Found::Unfollowed(_)) => "is not there".to_owned(),
             Ok(Found::Denied) => format!("may not be read by user id {}", identity.uid),
             Ok(Found::Busy) => "is being moved".to_owned(),
             Ok(Found::Failed(fault)) | Err(fault) => fault.to_string(),
@@ -119,7 +121,9 @@ fn is_script(name: &[u8]) -> bool {
 
 /// Rules behind one that matches everything and ends the run.
 fn unreachable_rules(site: &Site) -> Option<String> {
-    let ends = |act: &Option<Act>| matches!(act, Some(Act::Root(_) | Act::Alias(_) | Act::Redirect { .. } | Act::Respond { .. }));
+    let ends = |act: &Option<Act>| {
+        matches!(act, Some(Act::Root(_) | Act::Alias(_) | Act::Redirect { .. } | Act::Respond { .. } | Act::Backend(_)))
+    };
     let all = |path: &String| path == "*";
     let position = site.rules.iter().position(|rule| {
         let matchers = &rule.matchers;

@@ -5,7 +5,7 @@ use super::diagnostic::{Faults, quoted};
 use super::document::{Item, Table, Text};
 use super::patterns::Patterns;
 use super::template::{self, Purpose};
-use super::{Act, Directory, Page, Part, Respond, Template, Variable, directory, redirect};
+use super::{Act, Directory, Page, Part, Respond, Template, Variable, directory, redirect, run};
 use std::ops::Range;
 
 pub(super) fn read(table: &Table<'_>, patterns: &Patterns<'_>, shown: &mut Shown, faults: &mut Faults<'_>) -> Option<Act> {
@@ -13,6 +13,12 @@ pub(super) fn read(table: &Table<'_>, patterns: &Patterns<'_>, shown: &mut Shown
     for key in ACTS {
         acts.extend(table.item(key, faults).map(|item| (key, item)));
     }
+    // Beside one that runs scripts, a directory says where they are looked up.
+    let place = acts
+        .iter()
+        .position(|(key, _)| matches!(*key, "root" | "alias"))
+        .filter(|_| acts.iter().any(|(key, _)| matches!(*key, "backend" | "cgi")));
+    let place = place.map(|at| acts.remove(at));
     acts.sort_by_key(|(_, item)| item.key_at.start);
     if let Some(((first, first_item), others)) = acts.split_first() {
         for (key, item) in others {
@@ -24,6 +30,8 @@ pub(super) fn read(table: &Table<'_>, patterns: &Patterns<'_>, shown: &mut Shown
     }
     report_strays(table, &acts, faults);
     let mut read = acts.iter().map(|(key, item)| match *key {
+        "backend" => run::read(table, item, place.as_ref(), patterns, shown, faults),
+        "cgi" => run::read_cgi(item, place.as_ref(), patterns, shown, faults),
         "root" => read_directory(item, patterns, shown, faults).map(Act::Root),
         "alias" => read_alias(table, item, patterns, shown, faults),
         "redirect" => redirect::read(table, item, patterns, faults),
@@ -47,6 +55,9 @@ fn report_strays(table: &Table<'_>, acts: &[(&str, Item<'_>)], faults: &mut Faul
             "expected \"redirect\" beside it, or respond = 404 instead"
         };
         faults.report(item.key_at, "\"status\" is only for \"redirect\"", help);
+    }
+    if let Some(item) = table.item("check", faults).filter(|_| !has("backend")) {
+        faults.report(item.key_at, "\"check\" is only for \"backend\"", "expected \"backend\" beside it");
     }
     if let Some(item) = table.item("respond_body", faults).filter(|_| !has("respond")) {
         faults.report(item.key_at, "\"respond_body\" is only for \"respond\"", "expected a status beside it, such as respond = 200");
@@ -172,7 +183,7 @@ fn respond_status(item: &Item<'_>, faults: &mut Faults<'_>) -> Option<u16> {
 }
 
 /// What a rule can do, by its key.
-const ACTS: [&str; 6] = ["root", "alias", "redirect", "rewrite", "try", "respond"];
+const ACTS: [&str; 8] = ["backend", "cgi", "root", "alias", "redirect", "rewrite", "try", "respond"];
 /// RFC 9110, sections 15.3.5 and 15.3.6.
 const BODILESS: [u16; 2] = [204, 205];
 const PAGES: [(&str, Page); 3] = [("status", Page::Status), ("metrics", Page::Metrics), ("health", Page::Health)];

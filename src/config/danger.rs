@@ -29,15 +29,20 @@ impl Shown {
     }
 }
 
+/// The files that whoever gets a worker to serve a file must not get, and what each is.
+pub(super) fn secrets(config: &Config, files: Vec<PathBuf>) -> Vec<(PathBuf, &'static str)> {
+    let files = files.into_iter().map(|file| (file, "the configuration"));
+    let logs = logs(config).map(|file| (file.to_owned(), "the log"));
+    let others = [&config.server.control_socket, &config.server.pid_file];
+    let others = others.into_iter().flatten().map(|file| (file.clone(), "the service's own file"));
+    files.chain(logs).chain(others).collect()
+}
+
 /// Reports directories that are shown to workers and hold a file of the configuration, a log or the control socket: whoever gets a worker
 /// to serve a file gets these.
-pub(super) fn check(config: &Config, files: &[PathBuf], shown: &Shown, faults: &mut Faults<'_>) {
-    let secret = files.iter().map(|file| (file.as_path(), "the configuration"));
-    let secret = secret.chain(logs(config).map(|file| (file, "the log")));
-    let others = [&config.server.control_socket, &config.server.pid_file];
-    let secret = secret.chain(others.into_iter().flatten().map(|file| (file.as_path(), "the service's own file")));
+pub(super) fn check(config: &Config, shown: &Shown, faults: &mut Faults<'_>) {
     let mut above: HashMap<PathBuf, (&Path, &str)> = HashMap::new();
-    for (file, what) in secret {
+    for (file, what) in &config.secrets {
         let real = real_place(file);
         for directory in file.ancestors().chain(real.ancestors()) {
             above.entry(directory.to_owned()).or_insert((file, what));
@@ -55,14 +60,14 @@ pub(super) fn check(config: &Config, files: &[PathBuf], shown: &Shown, faults: &
 }
 
 /// Where a file is or will be, links followed; it may not be there yet.
-fn real_place(file: &Path) -> PathBuf {
+pub(super) fn real_place(file: &Path) -> PathBuf {
     match (file.parent(), file.file_name()) {
         (Some(directory), Some(name)) => real(directory).join(name),
         _ => file.to_owned(),
     }
 }
 
-fn logs(config: &Config) -> impl Iterator<Item = &Path> {
+pub(super) fn logs(config: &Config) -> impl Iterator<Item = &Path> {
     let own = config.sites.iter().filter_map(|site| site.access_log.as_ref());
     let targets = [&config.log.access, &config.log.error].into_iter().chain(own);
     targets.filter_map(|target| match target {

@@ -126,7 +126,7 @@ struct Fault {
 enum Kind {
     /// The text is not TOML there, so what else is wrong on that line need not be what the writer meant.
     Syntax,
-    /// Something is missing: not to be believed while part of the file could not be read.
+    /// Something is missing, or is not what its name is for: not to be believed while part of the file could not be read.
     Missing,
     Meaning,
 }
@@ -162,6 +162,11 @@ impl<'t> Faults<'t> {
 
     fn push(&mut self, kind: Kind, at: Range<usize>, message: String, help: String) {
         self.list.push(Fault { kind, at, message, help });
+    }
+
+    /// Forgets what was reported so far, which has been told elsewhere.
+    pub(super) fn forget(&mut self) {
+        self.list.clear();
     }
 
     /// `FILE:LINE:COLUMN` of an offset, to name a second place in a message.

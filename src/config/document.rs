@@ -136,6 +136,27 @@ impl<'d> Table<'d> {
         parts.iter().flat_map(|part| free_entries(part.entries, part.shift, names.table, names)).collect()
     }
 
+    /// The tables within a table that may hold any name, such as `[backend.php]`: a name that two files have is reported.
+    pub(super) fn named_tables(&self, all: &'static Names, each: &'static Names, faults: &mut Faults<'_>) -> Vec<(Text<'d>, Table<'d>)> {
+        let mut tables: Vec<(Text<'d>, Table<'d>)> = Vec::new();
+        for (name, item) in self.free_table(all, faults) {
+            let Some(entries) = item.value.as_table() else {
+                let what = format!("{} is {}", quoted(name.value), kind(item.value));
+                faults.report(item.key_at, what, format!("expected a table, {}", each.label));
+                continue;
+            };
+            if let Some((first, _)) = tables.iter().find(|(known, _)| known.value == name.value) {
+                let help = format!("first given at {}", faults.place_name(first.at.start));
+                faults.report(name.at.clone(), format!("{} is given twice", quoted(name.value)), help);
+                continue;
+            }
+            let part = Part { entries, shift: item.shift };
+            let at = name.at.clone();
+            tables.push((name, Table::checked(each, vec![part], at, faults)));
+        }
+        tables
+    }
+
     fn parts_of(&self, names: &'static Names, faults: &mut Faults<'_>) -> Option<(Range<usize>, Vec<Part<'d>>)> {
         let (mut at, mut parts) = (None, Vec::new());
         for item in self.items(names.table) {
@@ -144,7 +165,8 @@ impl<'d> Table<'d> {
                     at.get_or_insert(item.at);
                     parts.push(Part { entries, shift: item.shift });
                 }
-                None => faults.report(
+                // Where a header is broken, those that follow are not what they seem.
+                None => faults.report_missing(
                     item.key_at,
                     format!("{} is {}", quoted(names.table), kind(item.value)),
                     format!("expected a table, {}", names.label),
@@ -161,7 +183,7 @@ impl<'d> Table<'d> {
             let Some(list) = item.value.as_array() else {
                 let what = format!("{} is {}", quoted(names.table), kind(item.value));
                 let help = format!("expected a list of tables, each begun with {}", names.label);
-                faults.report(item.key_at, what, help);
+                faults.report_missing(item.key_at, what, help);
                 continue;
             };
             for element in list {
@@ -213,9 +235,14 @@ impl Text<'_> {
 
 impl<'d> Item<'d> {
     pub(super) fn boolean(&self, faults: &mut Faults<'_>) -> Option<bool> {
+        self.boolean_or("true or false", faults)
+    }
+
+    /// A boolean where something else may stand too.
+    pub(super) fn boolean_or(&self, expected: &str, faults: &mut Faults<'_>) -> Option<bool> {
         let value = self.value.as_bool();
         if value.is_none() {
-            self.wrong_type("true or false", faults);
+            self.wrong_type(expected, faults);
         }
         value
     }

@@ -2,8 +2,8 @@
 
 use super::quantity::{show_duration, show_rate, show_size};
 use super::{
-    Act, Changes, Coding, Config, Directory, Exists, Jail, JailMode, Limits, Listen, Log, LogFormat, LogTarget, Matchers, Network, Page,
-    Respond, Rule, Server, Site, Template, jail, log, site,
+    Act, Backend, Cgi, Changes, Coding, Config, Directory, Exists, Jail, JailMode, Limits, Listen, Log, LogFormat, LogTarget, Matchers,
+    Network, Page, Protocol, Respond, Rule, ScriptPlace, Server, Site, Template, backends, jail, log, site,
 };
 use std::path::Path;
 use std::time::Duration;
@@ -17,6 +17,8 @@ pub fn dump(config: &Config) -> String {
     log_table(&config.log, &mut out);
     mime(&config.mime, &mut out);
     limits(&config.limits, &mut out);
+    config.backends.iter().filter(|backend| backend.protocol != Protocol::Cgi).for_each(|backend| backend_table(backend, &mut out));
+    cgi_table(&config.cgi, &mut out);
     for site in &config.sites {
         site_table(site, &mut out);
     }
@@ -85,6 +87,8 @@ fn server(server: &Server, out: &mut Writer) {
     out.list("listen", &server.listen);
     out.path("control_socket", server.control_socket.as_deref());
     out.path("pid_file", server.pid_file.as_deref());
+    out.path("spool", Some(&server.spool));
+    out.string("spool_max", &show_size(server.spool_max));
     out.string("server_header", &server.server_header);
     out.list("proxy_protocol_from", &server.proxies.speaking);
     out.list("trusted_proxies", &server.proxies.trusted);
@@ -171,6 +175,51 @@ fn site_table(site: &Site, out: &mut Writer) {
     }
 }
 
+fn backend_table(backend: &Backend, out: &mut Writer) {
+    out.table(&format!("[backend.{}]", quote(&backend.name)));
+    out.string("type", word(&backends::PROTOCOLS, &backend.protocol));
+    out.string("group", backend.group.as_deref().unwrap_or(""));
+    out.list("address", &backend.addresses);
+    out.string("balance", word(&backends::BALANCES, &backend.balance));
+    out.path("script_root", backend.script_root.as_deref());
+    out.path("sendfile", backend.sendfile.as_deref());
+    out.string("connect_timeout", &show_duration(backend.connect_timeout));
+    out.string("read_timeout", &show_duration(backend.read_timeout));
+    out.raw("max_connections", &backend.max_connections.to_string());
+    out.raw("keep", &backend.keep.to_string());
+    out.string("keep_idle", &show_duration(backend.keep_idle));
+    out.raw("queue", &backend.queue.to_string());
+    out.string("buffer", &show_size(u64::from(backend.buffer)));
+    out.pairs("env", &backend.env);
+    if let Some(spawn) = &backend.spawn {
+        out.table(&format!("[backend.{}.spawn]", quote(&backend.name)));
+        out.list("command", &spawn.command);
+        out.raw("processes", &spawn.processes.to_string());
+        out.string("user", &spawn.user);
+        if let Some(group) = &spawn.group {
+            out.string("group", group);
+        }
+        out.pairs("env", &spawn.env);
+    }
+}
+
+fn cgi_table(cgi: &Cgi, out: &mut Writer) {
+    out.table("[cgi]");
+    out.string("user", cgi.user.as_deref().unwrap_or(""));
+    out.string("group", cgi.group.as_deref().unwrap_or(""));
+    out.raw("min_uid", &cgi.min_uid.to_string());
+    out.raw("max_programs", &cgi.max_programs.to_string());
+    out.raw("queue", &cgi.queue.to_string());
+    out.string("read_timeout", &show_duration(cgi.read_timeout));
+    out.string("run_timeout", &show_duration(cgi.run_timeout));
+    out.string("buffer", &show_size(u64::from(cgi.buffer)));
+    out.pairs("env", &cgi.env);
+    out.string("cpu_time", &show_duration(std::time::Duration::from_secs(cgi.limits.cpu)));
+    out.string("memory", &show_size(cgi.limits.memory));
+    out.string("file_size", &show_size(cgi.limits.file_size));
+    out.raw("max_processes", &cgi.limits.processes.to_string());
+}
+
 fn rule_table(rule: &Rule, out: &mut Writer) {
     out.table("[[site.rule]]");
     matchers(&rule.matchers, out);
@@ -186,6 +235,21 @@ fn rule_table(rule: &Rule, out: &mut Writer) {
         Some(Act::Rewrite(to)) => out.string("rewrite", &to.to_string()),
         Some(Act::Try(candidates)) => out.list::<Template>("try", candidates),
         Some(Act::Respond { answer }) => respond(answer, out),
+        Some(Act::Backend(to)) => {
+            match &to.place {
+                _ if !to.cgi => out.string("backend", &to.name),
+                Some(ScriptPlace::Alias(alias)) => return out.string("cgi", &directory(alias)),
+                Some(ScriptPlace::Root(_)) | None => out.raw("cgi", "true"),
+            }
+            match &to.place {
+                None => {}
+                Some(ScriptPlace::Root(root)) => out.string("root", &directory(root)),
+                Some(ScriptPlace::Alias(alias)) => out.string("alias", &directory(alias)),
+            }
+            if let Some(check) = to.check.filter(|_| !to.cgi) {
+                out.raw("check", &check.to_string());
+            }
+        }
     }
 }
 
@@ -229,6 +293,9 @@ fn changes(changes: &Changes, out: &mut Writer) {
     }
     if let Some(codings) = &changes.compress {
         compress(codings, out);
+    }
+    if let Some(cache) = changes.cache {
+        out.string("cache", &show_duration(cache));
     }
     if let Some(rate) = changes.rate {
         out.string("rate", &show_rate(rate));
@@ -354,7 +421,7 @@ mod tests {
         "header = { B = \"\", A = \"{{}}{host}\\t?\" }",
         "expires = \"1500ms\"\nallow = \"::1\"\ndeny = \"127.0.0.1\"",
         "body = \"0\"\nrequests = \"5/m\"\nlisting = true\nindex = []",
-        "body = \"1025\"\nlisting = false\nindex = [\"a b\"]",
+        "body = \"1025\"\ncache = \"1500ms\"\nlisting = false\nindex = [\"a b\"]",
     ];
     const ACTS: [&str; 12] = [
         "",

@@ -30,7 +30,7 @@ impl Listen {
     }
 
     /// Whether a connection may be one to both.
-    pub(super) fn overlaps(&self, other: &Listen) -> bool {
+    pub fn overlaps(&self, other: &Listen) -> bool {
         self.covers(other) || other.covers(self)
     }
 

@@ -3,15 +3,19 @@
 
 use super::diagnostic::Faults;
 use super::document;
-use super::include::{self, Source};
+use super::include::{self, Source, Unreadable};
 use super::server;
 use std::path::{Path, PathBuf};
 use toml::de::DeTable;
 
 /// The control socket that `file`, or a file that it includes, names; else the default. `None`: `""`, there is none.
-pub fn control_socket(file: &Path) -> Option<PathBuf> {
-    let Ok(main) = Source::read(file.to_owned()) else {
-        return server::default().control_socket;
+///
+/// # Errors
+/// Why the file cannot be read: it may be that of another service than the one at the default.
+pub fn control_socket(file: &Path) -> Result<Option<PathBuf>, String> {
+    let main = match Source::read(file.to_owned()) {
+        Ok(main) | Err(Unreadable::NoText(main, _)) => main,
+        Err(Unreadable::NoFile(why)) => return Err(why),
     };
     let mut faults = Faults::new(&main.file, &main.directory, &main.text);
     let document = document::parse(&main.text, 0, &mut faults);
@@ -22,10 +26,7 @@ pub fn control_socket(file: &Path) -> Option<PathBuf> {
             self::named(document.get_ref(), source)
         })
     });
-    match named {
-        None => server::default().control_socket,
-        Some(path) => path,
-    }
+    Ok(named.unwrap_or_else(|| server::default().control_socket))
 }
 
 /// What a document says, if it says anything.
@@ -44,7 +45,9 @@ mod tests {
         let file = directory.path().join("anchorite.toml");
         std::fs::write(&file, text).unwrap();
         std::fs::write(directory.path().join("more.toml"), "[server]\ncontrol_socket = \"/run/more\"\n").unwrap();
-        control_socket(&file).map(|path| path.strip_prefix(directory.path().canonicalize().unwrap()).map_or(path.clone(), Path::to_owned))
+        control_socket(&file)
+            .unwrap()
+            .map(|path| path.strip_prefix(directory.path().canonicalize().unwrap()).map_or(path.clone(), Path::to_owned))
     }
 
     #[test]
@@ -60,6 +63,6 @@ mod tests {
         ] {
             assert_eq!(located(text), expected.map(PathBuf::from), "{text}");
         }
-        assert_eq!(control_socket(Path::new("/nonexistent/x")), Some(PathBuf::from("/run/anchorite/control.sock")));
+        assert!(control_socket(Path::new("/nonexistent/x")).unwrap_err().contains("no such file"));
     }
 }

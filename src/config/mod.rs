@@ -8,6 +8,9 @@
 #![forbid(unsafe_code)]
 
 mod act;
+mod backend;
+mod backends;
+mod cgi;
 mod compress;
 mod danger;
 mod diagnostic;
@@ -20,12 +23,14 @@ mod include;
 mod jail;
 mod limits;
 mod listen;
+mod load;
 mod locate;
 mod log;
 mod log_table;
 mod mime;
 mod names;
 mod network;
+mod parameter;
 mod paths;
 mod patterns;
 mod quantity;
@@ -35,28 +40,42 @@ mod regex;
 mod requests;
 mod rule;
 mod rules;
+mod run;
+mod scope;
 mod segments;
 mod server;
 mod setting;
 mod site;
 mod slice;
+mod spawn;
 mod template;
+pub mod wildcard;
 
 pub use crate::proto::coding::Coding;
 pub use crate::role::Layer;
+pub use backend::{Address as BackendAddress, Backend, Balance, Protocol, address_number};
+pub use cgi::{Cgi, RunLimits, RunSlice};
 pub use diagnostic::{Diagnostic, Diagnostics, Place};
 pub use directories::{Base, directories};
 pub use dump::dump;
 pub use listen::{ADDRESSES_MAX, Listen};
+pub use load::load;
 pub use locate::control_socket;
 pub use log_table::{LogNumbers, NUMBERS_MAX, SYSLOG};
 pub use names::known_keys;
-pub use read::{load, parse, serve};
+pub use parameter::{PROTECTED, is_protected};
+
+pub use read::{parse, readable, serve};
 pub use regex::compile as compile_regex;
 pub use rule::RequestRate;
-pub use rule::{Act, Changes, Directory, Exists, LogFormat, Matchers, Network, Page, Part, Respond, Rule, RulePlace, Template, Variable};
-pub use setting::{Setting, diagnose};
-pub use slice::{FilesSlice, LogSlice, SliceError, WorkerSlice, decode, encode};
+pub use rule::{
+    Act, Changes, Directory, Exists, LogFormat, Matchers, Network, Page, Part, Respond, Rule, RulePlace, ScriptPlace, Template, ToBackend,
+    Variable,
+};
+pub use scope::{RunRoot, Scope, run_roots};
+pub use setting::{Setting, diagnose, diagnose_placed};
+pub use slice::{ConnectSlice, FilesSlice, LogSlice, SliceError, SpoolSlice, Target, WorkerSlice, decode, encode};
+pub use spawn::{Program, Spawn, SpawnSlice};
 
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -71,8 +90,13 @@ pub struct Config {
     /// What `[mime]` adds to the built-in table or puts in place of it: extension (lower case, without its dot) and type.
     pub mime: Vec<(String, String)>,
     pub limits: Limits,
+    /// In the order of the file; behind them the programs of rules with `cgi`, where there are such rules.
+    pub backends: Vec<Backend>,
+    pub cgi: Cgi,
     /// In the order of the file; never empty.
     pub sites: Vec<Site>,
+    /// The files that no worker may be shown, and what each is: those of the configuration, logs, the service's own.
+    pub secrets: Vec<(PathBuf, &'static str)>,
 }
 
 /// `[server]`
@@ -93,6 +117,9 @@ pub struct Server {
     /// Value of the `Server` header; empty: none is sent.
     pub server_header: String,
     pub proxies: Proxies,
+    /// Where bodies go that are too large for memory, and bytes that all of them together may take.
+    pub spool: PathBuf,
+    pub spool_max: u64,
 }
 
 /// The networks of the proxies in front.

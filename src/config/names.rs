@@ -18,15 +18,27 @@ pub(super) struct Names {
 pub(super) const FILE: Names = Names {
     table: "",
     label: "the file",
-    keys: &["include", "server", "jail", "log", "mime", "limits", "site"],
-    planned: &["tls", "acme", "users", "backend", "auth"],
+    keys: &["include", "server", "jail", "log", "mime", "limits", "backend", "cgi", "site"],
+    planned: &["tls", "acme", "users", "auth"],
 };
 
 pub(super) const SERVER: Names = Names {
     table: "server",
     label: "[server]",
-    keys: &["user", "group", "workers", "listen", "control_socket", "pid_file", "server_header", "proxy_protocol_from", "trusted_proxies"],
-    planned: &["tls_listen", "spool", "spool_max"],
+    keys: &[
+        "user",
+        "group",
+        "workers",
+        "listen",
+        "control_socket",
+        "pid_file",
+        "spool",
+        "spool_max",
+        "server_header",
+        "proxy_protocol_from",
+        "trusted_proxies",
+    ],
+    planned: &["tls_listen"],
 };
 
 pub(super) const JAIL: Names = Names { table: "jail", label: "[jail]", keys: &["mode", "root", "also", "allow_missing"], planned: &[] };
@@ -54,6 +66,57 @@ pub(super) const LIMITS: Names = Names {
         "keepalive_requests",
         "drain_timeout",
         "requests",
+    ],
+    planned: &[],
+};
+
+/// Any name is a key of it.
+pub(super) const BACKENDS: Names = Names { table: "backend", label: "[backend.NAME]", keys: &[], planned: &[] };
+
+pub(super) const BACKEND: Names = Names {
+    table: "backend",
+    label: "[backend.NAME]",
+    keys: &[
+        "type",
+        "group",
+        "address",
+        "balance",
+        "script_root",
+        "sendfile",
+        "connect_timeout",
+        "read_timeout",
+        "max_connections",
+        "keep",
+        "keep_idle",
+        "queue",
+        "buffer",
+        "env",
+        "spawn",
+    ],
+    planned: &[],
+};
+
+pub(super) const SPAWN: Names =
+    Names { table: "spawn", label: "[backend.NAME.spawn]", keys: &["command", "processes", "user", "group", "env"], planned: &[] };
+
+/// Of the programs of rules with `cgi`.
+pub(super) const CGI: Names = Names {
+    table: "cgi",
+    label: "[cgi]",
+    keys: &[
+        "user",
+        "group",
+        "min_uid",
+        "max_programs",
+        "queue",
+        "read_timeout",
+        "run_timeout",
+        "buffer",
+        "env",
+        "cpu_time",
+        "memory",
+        "file_size",
+        "max_processes",
     ],
     planned: &[],
 };
@@ -113,6 +176,7 @@ pub(super) const RULE: Names = Names {
         "listing",
         "index",
         "compress",
+        "cache",
         "rate",
         "root",
         "alias",
@@ -122,12 +186,15 @@ pub(super) const RULE: Names = Names {
         "try",
         "respond",
         "respond_body",
+        "backend",
+        "check",
+        "cgi",
     ],
-    planned: &["backend", "cgi", "auth", "cache", "check"],
+    planned: &["auth"],
 };
 
 /// Every table that this version reads.
-const TABLES: [&Names; 7] = [&SERVER, &JAIL, &LOG, &MIME, &LIMITS, &SITE, &RULE];
+const TABLES: [&Names; 10] = [&SERVER, &JAIL, &LOG, &MIME, &LIMITS, &BACKEND, &SPAWN, &CGI, &SITE, &RULE];
 
 /// Every key of the configuration file, with the table it stands in: `site.rule` is that of the rules.
 pub fn known_keys() -> impl Iterator<Item = (&'static str, &'static str)> {
@@ -284,7 +351,7 @@ mod tests {
         assert_eq!(explained(&JAIL, "zzz"), r#"unknown key "zzz" in [jail], known here: "mode", "root", "also", "allow_missing""#);
         assert_eq!(
             explained(&FILE, "x"),
-            r#"unknown name "x", known here: "include", [server], [jail], [log], [mime], [limits], [[site]]"#
+            r#"unknown name "x", known here: "include", [server], [jail], [log], [mime], [limits], [backend.NAME], [cgi], [[site]]"#
         );
         assert!(explained(&JAIL, &"m".repeat(10_000)).len() < 400);
     }
@@ -318,7 +385,8 @@ mod tests {
         for key in ["path", "alias", "redirect", "respond", "try"] {
             assert_eq!(explained(&SITE, key), format!("unknown key {key:?} in [[site]], {rule}"));
         }
-        assert_eq!(explained(&SITE, "backend"), format!("unknown key \"backend\" in [[site]], {rule}; this version does not support it"));
+        assert_eq!(explained(&SITE, "backend"), format!("unknown key \"backend\" in [[site]], {rule}"));
+        assert_eq!(explained(&SITE, "auth"), format!("unknown key \"auth\" in [[site]], {rule}; this version does not support it"));
     }
 
     #[test]
@@ -327,7 +395,7 @@ mod tests {
             let all: Vec<&&str> = names.keys.iter().chain(names.planned).collect();
             assert_eq!(all.iter().collect::<HashSet<_>>().len(), all.len(), "{}", names.label);
         }
-        let tables: Vec<&str> = TABLES.iter().map(|names| names.table).filter(|table| *table != "rule").collect();
+        let tables: Vec<&str> = TABLES.iter().map(|names| names.table).filter(|table| !["rule", "spawn"].contains(table)).collect();
         assert_eq!(tables, FILE.keys[1..]);
     }
 }

@@ -1,5 +1,6 @@
 //! What the act of a rule needs to know of the paths that the rule matches. Does no I/O.
 
+use super::Backend;
 use super::document::Text;
 use super::template::Captures;
 
@@ -10,4 +11,6 @@ pub(super) struct Patterns<'r> {
     pub(super) captures: &'r Captures,
     /// Whether captures are groups of a regular expression.
     pub(super) of_regex: bool,
+    /// Those that there are.
+    pub(super) backends: &'r [Backend],
 }

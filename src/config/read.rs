@@ -6,25 +6,21 @@
 use super::danger::Shown;
 use super::diagnostic::{Diagnostics, Faults};
 use super::document::{self, Part, Table};
-use super::include::{Source, Unreadable};
-use super::{Config, Listen, Log, LogTarget, Server};
-use super::{danger, include, jail, limits, log, mime, names, paths, server, site};
+use super::include::Source;
+use super::{Config, Listen, Log, LogTarget, Rule, Server};
+use super::{backends, cgi, danger, include, jail, limits, log, mime, names, paths, server, site};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use toml::de::DeTable;
 
-/// The configuration in `file` and the files it includes, or everything that is wrong with them. Relative paths start at the directory of
-/// the file that they stand in.
-pub fn load(file: &Path) -> Result<Config, Diagnostics> {
-    match Source::read(file.to_owned()) {
-        Ok(main) => read(&main),
-        Err(Unreadable::NoFile(why)) => Err(Diagnostics::of_file(file, why, "")),
-        Err(Unreadable::NoText(source, fault)) => {
-            let mut faults = Faults::new(&source.file, &source.directory, &source.text);
-            faults.report(fault.0, fault.1, fault.2);
-            Err(faults.into_diagnostics())
-        }
-    }
+/// What can be read of a file that has faults, with defaults for the rest: to try whether what it names is there. Nothing that it names is
+/// looked at here. `None`: the file itself cannot be read.
+pub fn readable(file: &Path) -> Option<Config> {
+    let main = Source::read(file.to_owned()).ok()?;
+    let mut config = None;
+    // Its faults have been told, or will be.
+    let _told = with_parts(&main, |parts, files, faults| config = Some(read_top(parts, files, faults).0));
+    config
 }
 
 /// The configuration that `text` is, as if it stood in `file`; the files that it includes are read.
@@ -39,11 +35,25 @@ pub fn serve(directory: PathBuf, listen: SocketAddr) -> Config {
     let server =
         Server { user: None, group: None, listen: vec![Listen::Tcp(listen)], control_socket: None, pid_file: None, ..server::default() };
     let log = Log { access: LogTarget::Stderr, error: LogTarget::Stderr, ..log::default() };
-    Config { server, jail: jail::default(), log, mime: Vec::new(), limits: limits::default(), sites: vec![site] }
+    Config {
+        server,
+        jail: jail::default(),
+        log,
+        mime: Vec::new(),
+        limits: limits::default(),
+        backends: Vec::new(),
+        cgi: cgi::default(),
+        sites: vec![site],
+        secrets: Vec::new(),
+    }
 }
 
-fn read(main: &Source) -> Result<Config, Diagnostics> {
-    with_parts(main, read_top)
+pub(super) fn read(main: &Source) -> Result<Config, Diagnostics> {
+    with_parts(main, |parts, files, faults| {
+        let (config, shown) = read_top(parts, files, faults);
+        danger::check(&config, &shown, faults);
+        config
+    })
 }
 
 /// Has the document of a file, with those that it includes, looked at; everything that is reported meanwhile. `None`: it cannot be read.
@@ -73,7 +83,7 @@ fn with_parts<T>(main: &Source, take: impl FnOnce(Vec<Part<'_>>, Vec<PathBuf>, &
     faults.finish(taken)
 }
 
-fn read_top(parts: Vec<Part<'_>>, files: Vec<PathBuf>, faults: &mut Faults<'_>) -> Config {
+fn read_top(parts: Vec<Part<'_>>, files: Vec<PathBuf>, faults: &mut Faults<'_>) -> (Config, Shown) {
     let top = Table::top(parts, faults);
     include::refuse_nested(&top, faults);
     let server = top.table(&names::SERVER, faults).map_or_else(server::default, |table| server::read(&table, faults));
@@ -81,11 +91,17 @@ fn read_top(parts: Vec<Part<'_>>, files: Vec<PathBuf>, faults: &mut Faults<'_>) 
     let mime = mime::read(&top, faults);
     let limits = top.table(&names::LIMITS, faults).map_or_else(limits::default, |table| limits::read(&table, faults));
     let mut shown = Shown::default();
-    let sites = site::read(&top, &server, &mut shown, faults);
+    let cgi = cgi::read(&top, faults);
+    let mut backends = backends::read(&top, &mut shown, faults);
+    backends.push(cgi::as_backend(&cgi));
+    let sites = site::read(&top, &server, &backends, &mut shown, faults);
     let jail = top.table(&names::JAIL, faults).map_or_else(jail::default, |table| jail::read(&table, &mut shown, faults));
-    let config = Config { server, jail, log, mime, limits, sites };
-    danger::check(&config, &files, &shown, faults);
-    config
+    if !sites.iter().flat_map(|site| &site.rules).any(Rule::runs_programs) {
+        backends.pop();
+    }
+    let mut config = Config { server, jail, log, mime, limits, backends, cgi, sites, secrets: Vec::new() };
+    config.secrets = danger::secrets(&config, files);
+    (config, shown)
 }
 
 /// What is said about a file of this text: `LINE:COLUMN: what, help` for each fault.
@@ -113,6 +129,7 @@ pub(super) fn with_a_site(text: &str) -> Config {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use super::super::load;
     use super::*;
 
     use super::super::{Site, dump, known_keys};
@@ -124,6 +141,8 @@ user = "www-data"
 group = "www-data"
 workers = 2
 listen = ["[::]:80", "127.0.0.1:8080"]
+spool = "/srv/spool"
+spool_max = "2GiB"
 server_header = "x"
 proxy_protocol_from = ["10.0.0.0/8"]
 trusted_proxies = ["10.0.0.1", "::1"]
@@ -161,6 +180,48 @@ keepalive_requests = 100
 drain_timeout = "1h"
 requests = "20/s burst 40"
 
+[backend.php]
+type = "fastcgi"
+group = "www-data"
+address = ["unix:/run/php.sock", "127.0.0.1:9000"]
+balance = "round-robin"
+script_root = "/www"
+sendfile = "/srv/private"
+connect_timeout = "1s"
+read_timeout = "30s"
+max_connections = 10
+keep = 2
+keep_idle = "2s"
+queue = 8
+buffer = "64KiB"
+env = { PHP_VALUE = "x" }
+
+[backend.own]
+type = "fastcgi"
+address = "unix:/run/own.sock"
+
+[backend.own.spawn]
+command = ["/usr/bin/php-cgi"]
+processes = 2
+user = "www-data"
+group = "www-data"
+env = { PHP_FCGI_MAX_REQUESTS = "500" }
+
+[cgi]
+user = "www-data"
+group = "www-data"
+min_uid = 500
+max_programs = 2
+queue = 3
+read_timeout = "4s"
+run_timeout = "5m"
+buffer = "6KiB"
+env = { TZ = "UTC" }
+cpu_time = "7s"
+memory = "8MiB"
+file_size = "9MiB"
+max_processes = 10
+
 [[site]]
 name = ["example.org", "*.example.org"]
 root = "/srv/www"
@@ -191,6 +252,7 @@ requests = "5/m"
 listing = false
 index = ["a", "b"]
 compress = []
+cache = "10s"
 rate = "1MiB/s"
 redirect = "/b/{1}?{query}"
 status = 301
@@ -210,12 +272,31 @@ respond = 404
 respond_body = "no {{ {path}"
 [[site.rule]]
 respond = "health"
+[[site.rule]]
+path = "/p/*.php"
+backend = "php"
+alias = "/srv/y"
+check = true
+[[site.rule]]
+path = "/q/*"
+cgi = "/srv/q"
+[[site.rule]]
+path = "*.cgi"
+root = "/srv/r"
+cgi = true
 "##;
+
+    #[test]
+    fn a_header_that_is_not_closed_is_one_fault() {
+        assert_eq!(told("[server\nworkers = 1\n[[site]]\nroot = \"/srv\"\n"), ["1:8: unclosed table, expected \"]\""]);
+        let rule = "[[site.rule]]\npath = \"/x\"\nrespond = 404\n";
+        assert_eq!(told(&format!("[[site]\nroot = \"/srv\"\n{rule}")), ["1:8: unclosed array table, expected \"]\""]);
+    }
 
     #[test]
     fn the_whole_is_read() {
         assert_eq!(told(&WHOLE.replace("\"[::]:80\"", "\"[::1]:80\"")), [""; 0]);
-        for (_, key) in known_keys().filter(|(_, key)| !["include", "rule"].contains(key)) {
+        for (_, key) in known_keys().filter(|(_, key)| !["include", "rule", "spawn"].contains(key)) {
             assert!(WHOLE.contains(&format!("\n{key} = ")), "{key}");
         }
     }
@@ -230,9 +311,11 @@ respond = "health"
             };
             let said = told(&format!("{before}{header}\n{key} = 1979-05-27\n"));
             let expected = format!("{line}:{}: \"{key}\" in {header} is a date or time, expected ", key.len() + 4);
-            // These are told that they have no business there, and a rule that it is a table.
-            let misplaced =
-                [("jail", "root"), ("site", "rule"), ("site.rule", "status"), ("site.rule", "respond_body")].contains(&(table, key));
+            // These are told that they have no business there, and a rule and a program that they are tables.
+            let misplaced = matches!(
+                (table, key),
+                ("jail", "root") | ("site", "rule") | ("site.rule", "status" | "respond_body" | "check") | ("backend.NAME", "spawn")
+            );
             assert!(misplaced || said.iter().any(|said| said.starts_with(&expected)), "{table}.{key}: {said:?}");
         }
     }
@@ -257,14 +340,14 @@ respond = "health"
 
     #[test]
     fn what_a_later_version_has_is_refused_at_its_place() {
-        let text = "[[site]]\nroot = \"/a\"\n  [[site.rule]]\n  path = \"*.php\"\n  backend = \"php\"\n[backend.php]\ntype = \"fastcgi\"\n\
+        let text = "[[site]]\nroot = \"/a\"\n  [[site.rule]]\n  path = \"*.php\"\n  auth = true\n[backend.php]\ntype = \"ftp\"\naddress = \"unix:/s\"\n\
                     [server]\ntls_listen = []\n";
         assert_eq!(
             told(text),
             [
-                "5:3: \"backend\" is not supported by this version",
-                "6:2: \"backend\" is not supported by this version",
-                "9:1: \"tls_listen\" is not supported by this version",
+                "5:3: \"auth\" is not supported by this version",
+                "7:8: \"type\" in [backend.NAME] is \"ftp\", did you mean \"http\"?",
+                "10:1: \"tls_listen\" is not supported by this version",
             ]
         );
     }
@@ -328,7 +411,7 @@ respond = "health"
         let expected = with_a_site("[server]\nlisten = [\"127.0.0.1:8080\"]\n[log]\naccess = \"stderr\"\nerror = \"stderr\"");
         let site = Site { listing: true, ..expected.sites[0].clone() };
         let server = Server { user: None, group: None, control_socket: None, pid_file: None, ..expected.server.clone() };
-        assert_eq!(config, Config { sites: vec![site], server, ..expected });
+        assert_eq!(config, Config { sites: vec![site], server, secrets: Vec::new(), ..expected });
     }
 
     /// The same numbers each time: xorshift.

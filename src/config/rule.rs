@@ -16,6 +16,13 @@ pub struct Rule {
     pub place: RulePlace,
 }
 
+impl Rule {
+    /// Whether it runs a program for each request.
+    pub fn runs_programs(&self) -> bool {
+        matches!(&self.act, Some(Act::Backend(to)) if to.cgi)
+    }
+}
+
 /// `FILE:LINE` of a rule.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RulePlace {
@@ -79,6 +86,8 @@ pub struct Changes {
     pub index: Option<Vec<String>>,
     /// As the site's.
     pub compress: Option<Vec<Coding>>,
+    /// How long what was looked up may be answered from memory.
+    pub cache: Option<Duration>,
     /// Bytes per second of one response.
     pub rate: Option<u64>,
 }
@@ -102,6 +111,84 @@ pub enum Act {
     Respond {
         answer: Respond,
     },
+    /// Hands the request to a backend.
+    Backend(ToBackend),
+}
+
+impl Act {
+    /// The directory of its own that the act has, if it has one.
+    pub fn directory(&self) -> Option<&Directory> {
+        match self {
+            Act::Root(directory) | Act::Alias(directory) => Some(directory),
+            Act::Backend(to) => to.place.as_ref().map(ScriptPlace::directory),
+            Act::Redirect { .. } | Act::Rewrite(_) | Act::Try(_) | Act::Respond { .. } => None,
+        }
+    }
+
+    /// The directory of files that a backend's answers may name.
+    pub fn sendfile(&self) -> Option<&PathBuf> {
+        match self {
+            Act::Backend(to) => to.sendfile.as_ref(),
+            Act::Root(_) | Act::Alias(_) | Act::Redirect { .. } | Act::Rewrite(_) | Act::Try(_) | Act::Respond { .. } => None,
+        }
+    }
+
+    /// The same, to be resolved.
+    pub fn sendfile_mut(&mut self) -> Option<&mut PathBuf> {
+        match self {
+            Act::Backend(to) => to.sendfile.as_mut(),
+            Act::Root(_) | Act::Alias(_) | Act::Redirect { .. } | Act::Rewrite(_) | Act::Try(_) | Act::Respond { .. } => None,
+        }
+    }
+
+    /// The same, to be resolved.
+    pub fn directory_mut(&mut self) -> Option<&mut Directory> {
+        match self {
+            Act::Root(directory) | Act::Alias(directory) => Some(directory),
+            Act::Backend(to) => to.place.as_mut().map(ScriptPlace::directory_mut),
+            Act::Redirect { .. } | Act::Rewrite(_) | Act::Try(_) | Act::Respond { .. } => None,
+        }
+    }
+}
+
+/// The act of a rule that hands requests to a backend.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ToBackend {
+    /// Its number in [`Config::backends`](super::Config::backends).
+    pub backend: u16,
+    pub name: String,
+    /// Runs a program for each request: `cgi` in place of `backend`.
+    pub cgi: bool,
+    /// Where scripts are looked up; `None`: beneath the site's root.
+    pub place: Option<ScriptPlace>,
+    /// `check`; `None`: as the pattern says, see [`site`](crate::site).
+    pub check: Option<bool>,
+    /// `sendfile` of the backend, links followed once it is shown.
+    #[serde(with = "super::backend::optional_path")]
+    pub sendfile: Option<PathBuf>,
+}
+
+/// `root` or `alias` beside an act that runs scripts.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ScriptPlace {
+    Root(Directory),
+    Alias(Directory),
+}
+
+impl ScriptPlace {
+    /// The directory, whichever key named it.
+    pub fn directory(&self) -> &Directory {
+        match self {
+            ScriptPlace::Root(directory) | ScriptPlace::Alias(directory) => directory,
+        }
+    }
+
+    /// The same, to be resolved.
+    pub fn directory_mut(&mut self) -> &mut Directory {
+        match self {
+            ScriptPlace::Root(directory) | ScriptPlace::Alias(directory) => directory,
+        }
+    }
 }
 
 /// What `respond` answers.

@@ -9,7 +9,7 @@ use super::limits::BODY;
 use super::mime::is_token;
 use super::patterns::Patterns;
 use super::template::{self, Captures, Purpose};
-use super::{Changes, Exists, Matchers, Rule, RulePlace, Template, compress, names, network, regex, requests, segments};
+use super::{Backend, Changes, Exists, Matchers, Rule, RulePlace, Template, compress, names, network, regex, requests, segments};
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -18,21 +18,33 @@ use std::time::Duration;
 pub(super) type Regexes = HashMap<String, u8>;
 
 /// The rules of a site, in order.
-pub(super) fn read(site: &Table<'_>, shown: &mut Shown, regexes: &mut Regexes, faults: &mut Faults<'_>) -> Vec<Rule> {
+pub(super) fn read(site: &Table<'_>, around: &mut Around<'_>, faults: &mut Faults<'_>) -> Vec<Rule> {
     let tables = site.tables(&names::RULE, faults);
-    tables.iter().map(|table| read_one(table, shown, regexes, faults)).collect()
+    tables.iter().map(|table| read_one(table, around, faults)).collect()
 }
 
-fn read_one(table: &Table<'_>, shown: &mut Shown, regexes: &mut Regexes, faults: &mut Faults<'_>) -> Rule {
+/// What is known around a site's rules.
+pub(super) struct Around<'a> {
+    /// What the site's name says that `{1}` is, where a rule has nothing of its own to stand for it.
+    pub(super) of_name: Captures,
+    pub(super) backends: &'a [Backend],
+    pub(super) shown: &'a mut Shown,
+    pub(super) regexes: &'a mut Regexes,
+}
+
+fn read_one(table: &Table<'_>, around: &mut Around<'_>, faults: &mut Faults<'_>) -> Rule {
     let paths = read_paths(table, faults);
-    let (regex, groups) = read_regex(table, regexes, faults);
-    let captures = captures(&paths, regex.is_some(), groups);
-    let patterns = Patterns { paths: paths.as_deref(), captures: &captures, of_regex: regex.is_some() };
+    let (regex, groups) = read_regex(table, around.regexes, faults);
+    let has_star = paths.iter().flatten().any(|text| text.value.contains('*'));
+    let own = captures(&paths, regex.is_some(), groups);
+    let captures = if regex.is_none() && !has_star && around.of_name.count > 0 { &around.of_name } else { &own };
+    let (backends, shown) = (around.backends, &mut *around.shown);
+    let patterns = Patterns { paths: paths.as_deref(), captures, of_regex: regex.is_some(), backends };
     let act = act::read(table, &patterns, shown, faults);
     let (file, line) = faults.file_and_line(table.at.start);
     let place = RulePlace { file: file.to_string_lossy().into_owned(), line: u32::try_from(line).unwrap_or(u32::MAX) };
     let path = paths.unwrap_or_default().iter().map(|text| text.value.to_owned()).collect();
-    Rule { matchers: read_matchers(table, path, regex, faults), changes: read_changes(table, &captures, faults), act, place }
+    Rule { matchers: read_matchers(table, path, regex, faults), changes: read_changes(table, captures, faults), act, place }
 }
 
 fn read_matchers(table: &Table<'_>, path: Vec<String>, regex: Option<String>, faults: &mut Faults<'_>) -> Matchers {
@@ -59,6 +71,7 @@ fn read_changes(table: &Table<'_>, captures: &Captures, faults: &mut Faults<'_>)
         listing: table.item("listing", faults).and_then(|item| item.boolean(faults)),
         index: index.map(|item| segments::read_index(&item, faults)),
         compress: table.item("compress", faults).map(|item| compress::read(&item, faults)),
+        cache: table.item("cache", faults).and_then(|item| item.duration(CACHE, faults)),
         rate: table.item("rate", faults).and_then(|item| item.rate(RATE, faults)),
     }
 }
@@ -261,9 +274,11 @@ const OWN_HEADERS: [(&str, &str); 11] = [
 const HOP_BY_HOP: &str = "it belongs to the connection and not to the response";
 const FRAMING: &str = "it says where the response ends, which only the server knows";
 const EXISTS: [(&str, Exists); 3] = [("file", Exists::File), ("directory", Exists::Directory), ("none", Exists::None)];
-/// From "do not keep" to what no cache outlives.
+/// From "look each time" to a day: who forgets that a file is kept should not wonder for longer.
+const CACHE: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(86_400);
 /// A response at less would not end.
 const RATE: RangeInclusive<u64> = 1..=1 << 40;
+/// From "do not keep" to what no cache outlives.
 const EXPIRES: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(3_650 * 86_400);
 /// As many as `{1}` to `{9}` can tell apart.
 const STARS_MAX: usize = 9;
@@ -326,6 +341,9 @@ mod tests {
         assert_eq!(shown(&changes.deny), ["0.0.0.0/0"]);
         assert_eq!(changes.requests.map(|rate| rate.to_string()).as_deref(), Some("5/m burst 2"));
         assert_eq!((changes.body, changes.listing, changes.index), (Some(1 << 40), Some(true), Some(Vec::new())));
+        for (cache, seconds) in [("0s", 0), ("1d", 86_400)] {
+            assert_eq!(rule(&format!("cache = \"{cache}\"")).changes.cache, Some(Duration::from_secs(seconds)));
+        }
         assert_eq!(rule("").matchers, Matchers::default());
     }
 
@@ -363,6 +381,24 @@ mod tests {
         assert_eq!(said("regex = 1"), ["4:9: \"regex\" in [[site.rule]] is an integer, expected a regular expression"]);
         // What follows from it is not told.
         assert_eq!(said("regex = '^/(a'\nrewrite = \"/{2}\"").len(), 1);
+    }
+
+    #[test]
+    fn a_rule_without_stars_has_that_of_the_name() {
+        let site = |name: &str, rule: &str| {
+            let text = format!("[[site]]\nroot = \"/srv\"\nname = {name}\n[[site.rule]]\n{rule}\nheader = {{ A = \"{{1}}\" }}\n");
+            told(&text)
+        };
+        for rule in ["method = \"GET\"", "path = \"/a\"", "path = \"/*\""] {
+            assert_eq!(site("\"*.test\"", rule), [""; 0], "{rule}");
+        }
+        for (name, rule, help) in [
+            ("\"*.test\"", "regex = \"^/a\"", "the regex has no group"),
+            ("\"*.test\"", "path = [\"/a\", \"/b/*\"]", "the path \"/a\" has no star"),
+            ("[\"*.test\", \"a.test\"]", "path = \"/a\"", "the path \"/a\" has no star"),
+        ] {
+            assert_eq!(site(name, rule), [format!("6:17: \"{{1}}\" stands for nothing, {help}")]);
+        }
     }
 
     #[test]
@@ -462,6 +498,8 @@ mod tests {
         for (line, said_of_it) in [
             ("expires = \"11y\"", "4:11: \"11y\" is not a duration"),
             ("expires = \"3651d\"", "4:11: \"expires\" in [[site.rule]] is \"3651d\", expected \"0ms\" to \"3650d\""),
+            ("cache = \"86401s\"", "4:9: \"cache\" in [[site.rule]] is \"86401s\", expected \"0ms\" to \"1d\""),
+            ("cache = true", "4:9: \"cache\" in [[site.rule]] is"),
             ("body = \"17TiB\"", "4:8: \"body\" in [[site.rule]] is \"17TiB\", expected \"0B\" to \"16TiB\""),
             ("listing = 1", "4:11: \"listing\" in [[site.rule]] is an integer, expected true or false"),
             ("index = [\"a/b\"]", "4:10: \"a/b\" is not possible here, expected the name of a file, without \"/\""),

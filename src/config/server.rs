@@ -4,6 +4,7 @@ use super::diagnostic::{Faults, quoted};
 use super::document::{Item, Table, Text};
 use super::{Listen, Network, Proxies, Server, listen, network, paths};
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 pub(super) fn read(table: &Table<'_>, faults: &mut Faults<'_>) -> Server {
@@ -31,6 +32,14 @@ pub(super) fn read(table: &Table<'_>, faults: &mut Faults<'_>) -> Server {
     if let Some(item) = table.item("pid_file", faults) {
         server.pid_file = read_path(&item, paths::regular, faults);
     }
+    if let Some(path) =
+        table.item("spool", faults).and_then(|item| item.text("a directory", faults)).and_then(|text| paths::directory(&text, faults))
+    {
+        server.spool = path;
+    }
+    if let Some(size) = table.item("spool_max", faults).and_then(|item| item.large_size(SPOOL_MAX, faults)) {
+        server.spool_max = size;
+    }
     if let Some(text) = table.item("server_header", faults).and_then(|item| item.text("a string", faults)) {
         server.server_header = read_header_value(&text, faults);
     }
@@ -55,11 +64,13 @@ pub(super) fn default() -> Server {
         pid_file: Some(PathBuf::from("/run/anchorite/anchorite.pid")),
         server_header: "anchorite".to_owned(),
         proxies: Proxies::default(),
+        spool: PathBuf::from("/var/lib/anchorite/spool"),
+        spool_max: 1 << 30,
     }
 }
 
 /// The name or number of a user or group, which may not be the superuser's.
-fn read_account(item: &Item<'_>, what: &str, faults: &mut Faults<'_>) -> Option<String> {
+pub(super) fn read_account(item: &Item<'_>, what: &str, faults: &mut Faults<'_>) -> Option<String> {
     let text = item.text(&format!("the name of a {what}"), faults)?;
     let number = text.value.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.value.parse::<u32>());
     if text.value == "root" || number == Some(Ok(0)) {
@@ -99,6 +110,8 @@ fn read_header_value(text: &Text<'_>, faults: &mut Faults<'_>) -> String {
 const ACCOUNT: &str = "anchorite";
 /// More than any machine has CPUs for.
 const WORKERS_MAX: u32 = 1024;
+/// Bytes of all spooled bodies.
+const SPOOL_MAX: RangeInclusive<u64> = 64 << 10..=1 << 50;
 /// Bytes of the `Server` header, so that a head still fits its buffer.
 const SERVER_HEADER_MAX: usize = 128;
 
@@ -199,6 +212,20 @@ mod tests {
         }
         let long = said(&format!("control_socket = \"/{}\"", "a".repeat(107)));
         assert!(long[0].ends_with("is too long for a socket, expected at most 107 bytes"), "{long:?}");
+    }
+
+    #[test]
+    fn the_spool_is_a_directory_and_a_size() {
+        let server = with_a_site("[server]\nspool = \"s\"\nspool_max = \"64KiB\"").server;
+        assert_eq!((server.spool, server.spool_max), (PathBuf::from("/etc/anchorite/s"), 64 << 10));
+        for (line, said_of_it) in [
+            ("spool = \"/\"", "2:9: \"/\" is the whole file system, expected a directory beneath \"/\""),
+            ("spool = \"\"", "2:9: \"\" is not a path, expected a path"),
+            ("spool = 1", "2:9: \"spool\" in [server] is an integer, expected a directory"),
+            ("spool_max = \"65535B\"", "2:13: \"spool_max\" in [server] is \"65535B\", expected \"64KiB\" to \"1024TiB\""),
+        ] {
+            assert_eq!(said(line), [said_of_it]);
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@ use super::danger::Shown;
 use super::diagnostic::{Diagnostic, Diagnostics, Faults};
 use super::document::{Item, Table, Text};
 use super::include::real;
-use super::{Listen, jail, listen, names, paths, read, server, site};
+use super::{BackendAddress, Listen, backends, cgi, jail, listen, names, paths, read, server, site};
 use std::collections::HashMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -19,6 +19,9 @@ pub enum Setting {
     Log(PathBuf),
     ControlSocket,
     PidFile,
+    Spool,
+    /// An address of a backend.
+    Backend(BackendAddress),
     /// One that workers are shown.
     Directory(PathBuf),
     /// No setting alone.
@@ -28,9 +31,20 @@ pub enum Setting {
 /// The faults with their places, in the order of the files; before them those that have none: what they are about is a default, or no
 /// one setting.
 pub fn diagnose(file: &Path, found: &[(Setting, String)]) -> Diagnostics {
-    let mut placeless: Vec<&String> = Vec::new();
+    let (placeless, Diagnostics { list, left_out }) = place(file, found);
+    Diagnostics { list: placeless.into_iter().map(|message| without_place(file, message)).chain(list).collect(), left_out }
+}
+
+/// Only the faults that have a place: where the text itself has faults, what has none may be about a default that was not meant.
+pub fn diagnose_placed(file: &Path, found: &[(Setting, String)]) -> Diagnostics {
+    place(file, found).1
+}
+
+fn place<'f>(file: &Path, found: &'f [(Setting, String)]) -> (Vec<&'f String>, Diagnostics) {
+    let mut placeless = Vec::new();
     let placed = read::look_at(file, |top, faults| {
         let places = Places::read(top, faults);
+        faults.forget();
         for (setting, message) in found {
             match places.of(setting) {
                 Some(at) => faults.report(at, message.clone(), ""),
@@ -38,11 +52,10 @@ pub fn diagnose(file: &Path, found: &[(Setting, String)]) -> Diagnostics {
             }
         }
     });
-    let Some(Diagnostics { list, left_out }) = placed else {
-        let list = found.iter().map(|(_, message)| without_place(file, message)).collect();
-        return Diagnostics { list, left_out: 0 };
-    };
-    Diagnostics { list: placeless.into_iter().map(|message| without_place(file, message)).chain(list).collect(), left_out }
+    match placed {
+        Some(placed) => (placeless, placed),
+        None => (found.iter().map(|(_, message)| message).collect(), Diagnostics { list: Vec::new(), left_out: 0 }),
+    }
 }
 
 fn without_place(file: &Path, message: &str) -> Diagnostic {
@@ -55,14 +68,21 @@ struct Places {
     listen: HashMap<Listen, Range<usize>>,
     logs: HashMap<PathBuf, Range<usize>>,
     directories: HashMap<PathBuf, Range<usize>>,
+    backends: HashMap<String, Range<usize>>,
 }
 
 impl Places {
     fn read(top: &Table<'_>, faults: &mut Faults<'_>) -> Places {
-        let mut places = Places { keys: HashMap::new(), listen: HashMap::new(), logs: HashMap::new(), directories: HashMap::new() };
+        let mut places = Places {
+            keys: HashMap::new(),
+            listen: HashMap::new(),
+            logs: HashMap::new(),
+            directories: HashMap::new(),
+            backends: HashMap::new(),
+        };
         let mut shown = Shown::default();
         let service = top.table(&names::SERVER, faults);
-        for key in ["user", "group", "control_socket", "pid_file"] {
+        for key in ["user", "group", "control_socket", "pid_file", "spool"] {
             let item = service.as_ref().and_then(|table| table.item(key, faults));
             places.keys.extend(item.map(|item| (key, item.at)));
         }
@@ -71,12 +91,16 @@ impl Places {
             places.log(log.as_ref().and_then(|table| table.item(key, faults)), faults);
         }
         places.addresses(service.as_ref(), faults);
+        places.backends(top, faults);
         for table in top.tables(&names::SITE, faults) {
             places.addresses(Some(&table), faults);
             places.log(table.item("access_log", faults), faults);
         }
         let of_service = service.map_or_else(server::default, |table| server::read(&table, faults));
-        site::read(top, &of_service, &mut shown, faults);
+        let cgi = cgi::read(top, faults);
+        let mut backends = backends::read(top, &mut shown, faults);
+        backends.push(cgi::as_backend(&cgi));
+        site::read(top, &of_service, &backends, &mut shown, faults);
         if let Some(table) = top.table(&names::JAIL, faults) {
             jail::read(&table, &mut shown, faults);
         }
@@ -86,6 +110,16 @@ impl Places {
             places.directories.entry(real(path)).or_insert(at);
         }
         places
+    }
+
+    fn backends(&mut self, top: &Table<'_>, faults: &mut Faults<'_>) {
+        for (_, table) in top.named_tables(&names::BACKENDS, &names::BACKEND, faults) {
+            let texts = table.item("address", faults).and_then(|item| item.text_or_texts("addresses", faults));
+            for text in texts.unwrap_or_default() {
+                let address = backends::read_address(&text, faults);
+                self.backends.extend(address.map(|address| (address.to_string(), text.at)));
+            }
+        }
     }
 
     fn log(&mut self, item: Option<Item<'_>>, faults: &mut Faults<'_>) {
@@ -112,6 +146,8 @@ impl Places {
             Setting::Group => self.keys.get("group"),
             Setting::ControlSocket => self.keys.get("control_socket"),
             Setting::PidFile => self.keys.get("pid_file"),
+            Setting::Backend(address) => self.backends.get(&address.to_string()),
+            Setting::Spool => self.keys.get("spool"),
             Setting::Listen(address) => self.listen.get(address),
             Setting::Log(path) => self.logs.get(path),
             Setting::Directory(path) => self.directories.get(path),
@@ -131,7 +167,7 @@ mod tests {
         let file = base.path().join("a.toml");
         std::fs::write(
             &file,
-            "include = [\"b.toml\"]\n[server]\nuser = \"u\"\ngroup = \"g\"\nlisten = [\"[::1]:80\", \"127.0.0.1:80\"]\ncontrol_socket = \"/run/c\"\n\
+            "include = [\"b.toml\"]\n[server]\nuser = \"u\"\ngroup = \"g\"\nspool = \"/s\"\nlisten = [\"[::1]:80\", \"127.0.0.1:80\"]\ncontrol_socket = \"/run/c\"\n\
              [log]\naccess = \"/l/a\"\nerror = \"stderr\"\n[jail]\nalso = [\"/also\"]\n[[site]]\nroot = \"/r/{{x\"\naccess_log = \"/l/s\"\n\
              [[site.rule]]\npath = \"/x/*\"\nalias = \"/x\"\n",
         )
@@ -142,16 +178,17 @@ mod tests {
         for (setting, place) in [
             (Setting::User, "a.toml:3:8:"),
             (Setting::Group, "a.toml:4:9:"),
-            (Setting::Listen(Listen::Tcp("127.0.0.1:80".parse().unwrap())), "a.toml:5:23:"),
+            (Setting::Spool, "a.toml:5:9:"),
+            (Setting::Listen(Listen::Tcp("127.0.0.1:80".parse().unwrap())), "a.toml:6:23:"),
             (Setting::Listen(Listen::Unix(real.join("s"))), "b.toml:3:11:"),
-            (Setting::ControlSocket, "a.toml:6:18:"),
+            (Setting::ControlSocket, "a.toml:7:18:"),
             (Setting::PidFile, "a.toml:"),
-            (Setting::Log(path("/l/a")), "a.toml:8:10:"),
-            (Setting::Log(path("/l/s")), "a.toml:14:14:"),
+            (Setting::Log(path("/l/a")), "a.toml:9:10:"),
+            (Setting::Log(path("/l/s")), "a.toml:15:14:"),
             (Setting::Log(path("/var/log/anchorite/error.log")), "a.toml:"),
-            (Setting::Directory(path("/also")), "a.toml:11:9:"),
-            (Setting::Directory(path("/r/{x")), "a.toml:13:8:"),
-            (Setting::Directory(path("/x")), "a.toml:17:9:"),
+            (Setting::Directory(path("/also")), "a.toml:12:9:"),
+            (Setting::Directory(path("/r/{x")), "a.toml:14:8:"),
+            (Setting::Directory(path("/x")), "a.toml:18:9:"),
             (Setting::Directory(path("/b")), "b.toml:4:8:"),
             (Setting::Whole, "a.toml:"),
         ] {

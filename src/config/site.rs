@@ -5,14 +5,14 @@ use super::diagnostic::{Faults, quoted};
 use super::document::{Item, Table, Text};
 use super::host_name::host_name;
 use super::mime::is_token;
-use super::rules::{self, Regexes};
+use super::rules::{self, Around, Regexes};
 use super::template::Captures;
-use super::{Coding, Directory, Listen, Server, Site, Symlinks, Template, compress, directory, listen, log, names, segments};
+use super::{Backend, Coding, Directory, Listen, Server, Site, Symlinks, Template, compress, directory, listen, log, names, segments};
 use std::collections::HashMap;
 use std::path::PathBuf;
 
 /// Every site of the files, in order. The directories that they serve are added to `shown`.
-pub(super) fn read(top: &Table<'_>, server: &Server, shown: &mut Shown, faults: &mut Faults<'_>) -> Vec<Site> {
+pub(super) fn read(top: &Table<'_>, server: &Server, backends: &[Backend], shown: &mut Shown, faults: &mut Faults<'_>) -> Vec<Site> {
     let tables = top.tables(&names::SITE, faults);
     if top.items("site").iter().all(Item::is_empty_list) {
         faults.report_missing(0..0, "no site is configured", "expected at least one [[site]] with a \"root\"");
@@ -30,7 +30,8 @@ pub(super) fn read(top: &Table<'_>, server: &Server, shown: &mut Shown, faults: 
         site.name = read_names(table, listen, &mut taken, faults).unwrap_or(site.name);
         read_root(table, &mut site, shown, faults);
         read_others(table, &mut site, faults);
-        site.rules = rules::read(table, shown, &mut regexes, faults);
+        let around = &mut Around { of_name: captures(&site.name), backends, shown, regexes: &mut regexes };
+        site.rules = rules::read(table, around, faults);
         sites.push(site);
     }
     if let Some(at) = last.filter(|_| are_too_many(server, &sites)) {
@@ -192,6 +193,13 @@ fn read_charset(text: &Text<'_>, faults: &mut Faults<'_>) -> String {
 const HIDDEN: [&str; 4] = [".*", "*~", "*.bak", "#*#"];
 pub(super) const SYMLINKS: [(&str, Symlinks); 4] =
     [("never", Symlinks::Never), ("owner", Symlinks::Owner), ("inside", Symlinks::Inside), ("any", Symlinks::Any)];
+
+impl Symlinks {
+    /// As it stands in a file.
+    pub fn word(self) -> &'static str {
+        SYMLINKS.iter().find(|(_, value)| *value == self).map_or("", |(word, _)| *word)
+    }
+}
 
 #[cfg(test)]
 mod tests {

@@ -2,10 +2,12 @@
 //!
 //! The parent encodes a slice into a sealed memory file that the role inherits; the role decodes it before it is confined.
 
-use super::{Base, Config, Level, Limits, Listen, LogFormat, LogNumbers, Proxies, Site, directories};
+use super::{Backend, Base, Config, Level, Limits, Listen, LogFormat, LogNumbers, Proxies, Site, directories};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::net::SocketAddr;
+use std::path::PathBuf;
 
 /// What a worker needs to know of the configuration.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,6 +24,10 @@ pub struct WorkerSlice {
     pub format: LogFormat,
     /// Where access lines go.
     pub logs: LogNumbers,
+    pub backends: Vec<Backend>,
+    /// Where `spool` keeps bodies, for the error log.
+    #[serde(with = "path_bytes")]
+    pub spool: PathBuf,
 }
 
 /// What `log` needs to know of the configuration.
@@ -35,6 +41,38 @@ pub struct LogSlice {
 pub struct FilesSlice {
     /// In the order of their numbers.
     pub directories: Vec<Base>,
+}
+
+/// What `connect` needs to know of the configuration.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConnectSlice {
+    /// In the order of their numbers, see [`address_number`](super::address_number).
+    pub targets: Vec<Target>,
+    /// It takes the place of one that ended: a name that leads nowhere then is no reason not to serve the others.
+    pub again: bool,
+}
+
+/// What `spool` needs to know of the configuration.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SpoolSlice {
+    /// `None`: it is not there.
+    #[serde(with = "super::backend::optional_path")]
+    pub directory: Option<PathBuf>,
+    /// Bytes that all bodies may take.
+    pub max: u64,
+}
+
+/// Where one address of a backend leads.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Target {
+    /// Of a local socket: its path, links followed.
+    #[serde(with = "super::backend::optional_path")]
+    pub path: Option<PathBuf>,
+    /// Of a TCP address.
+    pub addresses: Vec<SocketAddr>,
+    /// Whose addresses `connect` looks up before it is confined, and the port.
+    pub name: Option<(String, u16)>,
+    pub timeout_ms: u64,
 }
 
 /// The bytes are not a slice as this version writes it.
@@ -58,6 +96,9 @@ impl Config {
             level: self.log.level,
             format: self.log.format.clone(),
             logs,
+            spool: self.server.spool.clone(),
+            // How programs are started is no worker's to know.
+            backends: self.backends.iter().cloned().map(|backend| Backend { spawn: None, ..backend }).collect(),
         }
     }
 
@@ -120,7 +161,7 @@ mod tests {
     use super::*;
     use std::ffi::OsString;
     use std::os::unix::ffi::OsStringExt;
-    use std::path::{Path, PathBuf};
+    use std::path::Path;
 
     fn config() -> Config {
         serve(PathBuf::from(OsString::from_vec(b"/srv/\xff\xfe".to_vec())), "127.0.0.1:8080".parse().unwrap())

@@ -35,7 +35,7 @@ impl Channel {
     /// # Errors
     /// `WouldBlock` when the receiver is behind, `BrokenPipe` or `ConnectionReset` when it is gone.
     pub fn send<M: Message>(&self, message: &M, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
-        let mut packet = Vec::with_capacity(M::LENGTH_MAX);
+        let mut packet = Vec::with_capacity(M::LENGTH_MAX.min(BUFFER));
         message.encode(&mut packet);
         if descriptors.is_empty() { socket::send_packet(&self.0, &packet) } else { socket::send_packet_with(&self.0, &packet, descriptors) }
     }
@@ -78,11 +78,10 @@ impl Channel {
         }
     }
 
-    /// Receives from a broker that may send descriptors. A packet whose descriptors were lost on the way, because this process may
+    /// Receives from a broker that may send descriptors, into `buffer`, which must be longer than each of its messages. A packet whose descriptors were lost on the way, because this process may
     /// have no more or more came than there is room for, is nothing.
-    pub fn receive_from_broker<M: Message>(&self) -> Received<M> {
-        let mut buffer = [0; BUFFER];
-        match socket::receive_packet_with(&self.0, &mut buffer) {
+    pub fn receive_from_broker<M: Message>(&self, buffer: &mut [u8]) -> Received<M> {
+        match socket::receive_packet_with(&self.0, buffer) {
             Ok((0, _)) => Received::Ended,
             Ok((length, descriptors)) => Self::decode(buffer.get(..length), descriptors),
             Err(fault) if socket::is_without_descriptors(&fault) => Received::Nothing,

@@ -32,6 +32,15 @@ pub enum ToWorker {
     Gone { worker: u16, moment: u64, death: Death },
     /// A new `files` serves: what the one before took and did not answer is lost.
     Files,
+    /// What is stopped soon goes on accepting from these listeners, by their places in the order they came in: they get no new
+    /// connections, and those that wait in them are not lost.
+    Linger { listeners: u64 },
+    /// A new `connect` serves, likewise.
+    Connect,
+    /// A new `spool` serves: what the one before kept is lost.
+    Spool,
+    /// `spawn` has ended, and with it every program; what it took and did not answer is lost.
+    Spawn,
     /// Accept no more; finish what runs within this time, then exit. Without `idle`, connections that wait for a next request
     /// may still send it, and are closed behind its response: a newer generation serves, and no client should see a reset.
     Stop { grace_ms: u32, idle: bool },
@@ -67,12 +76,26 @@ pub enum ToLog {
     Stop,
 }
 
-/// From `parent` to `files`.
+/// From `parent` to `files`, `connect` and `spool`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ToFiles {
-    /// The channel of a worker, which the other `files` hold too.
+    /// The channel of a worker; the other `files` hold it too.
     Channel { worker: u16 },
     /// End when the channels have.
+    Stop,
+}
+
+/// From `parent` to `spawn`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ToSpawn {
+    /// Run these programs from now on, and no others: a sealed memory file.
+    Programs,
+    /// A channel to `log`.
+    Log,
+    /// A worker that may have programs run for requests: the channel that it asks over, that which it is answered over, and which
+    /// programs those are, in a sealed memory file.
+    Channel { worker: u16 },
+    /// Have the programs end, then exit.
     Stop,
 }
 
@@ -89,10 +112,14 @@ pub enum ToParent {
     Counters(Totals),
     /// Only from a worker that proves the sandbox: the directory of this number cannot be looked into.
     Unusable { directory: u16, errno: i32 },
-    /// Only from `log` and `files`: a worker sent something malformed.
+    /// Only from `log` and brokers: a worker sent something malformed.
     Malformed { worker: u16 },
     /// Only from a worker: one of its `files` sent something malformed; which, it cannot tell.
     MalformedFiles,
+    /// Only from a worker: `connect` sent something malformed.
+    MalformedConnect,
+    /// Only from a worker: `spool` did.
+    MalformedSpool,
     /// Only from `log`: lines that could not be written since the last such message, the last of them to `file` for the reason
     /// `errno`.
     Lost { lines: u32, file: u16, errno: u16 },
@@ -114,6 +141,13 @@ impl Message for ToWorker {
                 packet.extend(moment.to_le_bytes());
             }
             ToWorker::Files => packet.push(6),
+            ToWorker::Linger { listeners } => {
+                packet.push(7);
+                packet.extend(listeners.to_le_bytes());
+            }
+            ToWorker::Connect => packet.push(8),
+            ToWorker::Spool => packet.push(9),
+            ToWorker::Spawn => packet.push(10),
             ToWorker::Stop { grace_ms, idle } => {
                 packet.extend([3, u8::from(*idle)]);
                 packet.extend(grace_ms.to_le_bytes());
@@ -127,11 +161,15 @@ impl Message for ToWorker {
             [2] => Some(ToWorker::Log),
             [4] => Some(ToWorker::Report),
             [6] => Some(ToWorker::Files),
+            [8] => Some(ToWorker::Connect),
+            [9] => Some(ToWorker::Spool),
+            [10] => Some(ToWorker::Spawn),
             [5, death @ 0..=2, a, b, ref moment @ ..] => Some(ToWorker::Gone {
                 worker: u16::from_le_bytes([a, b]),
                 moment: u64::from_le_bytes(moment.try_into().ok()?),
                 death: [Death::Orderly, Death::Ended, Death::Fault].into_iter().nth(death.into())?,
             }),
+            [7, ref listeners @ ..] => Some(ToWorker::Linger { listeners: u64::from_le_bytes(listeners.try_into().ok()?) }),
             [3, idle @ 0..=1, a, b, c, d] => Some(ToWorker::Stop { grace_ms: u32::from_le_bytes([a, b, c, d]), idle: idle == 1 }),
             _ => None,
         }
@@ -141,7 +179,14 @@ impl Message for ToWorker {
         match self {
             ToWorker::Listen { count } => usize::from(*count),
             ToWorker::Log => 1,
-            ToWorker::Report | ToWorker::Gone { .. } | ToWorker::Files | ToWorker::Stop { .. } => 0,
+            ToWorker::Report
+            | ToWorker::Gone { .. }
+            | ToWorker::Files
+            | ToWorker::Connect
+            | ToWorker::Spool
+            | ToWorker::Spawn
+            | ToWorker::Linger { .. }
+            | ToWorker::Stop { .. } => 0,
         }
     }
 }
@@ -227,6 +272,40 @@ impl Message for ToFiles {
     }
 }
 
+impl Message for ToSpawn {
+    const LENGTH_MAX: usize = 3;
+
+    fn encode(&self, packet: &mut Vec<u8>) {
+        match self {
+            ToSpawn::Programs => packet.push(1),
+            ToSpawn::Log => packet.push(2),
+            ToSpawn::Stop => packet.push(3),
+            ToSpawn::Channel { worker } => {
+                packet.push(4);
+                packet.extend(worker.to_le_bytes());
+            }
+        }
+    }
+
+    fn decode(packet: &[u8]) -> Option<ToSpawn> {
+        match *packet {
+            [1] => Some(ToSpawn::Programs),
+            [2] => Some(ToSpawn::Log),
+            [3] => Some(ToSpawn::Stop),
+            [4, a, b] => Some(ToSpawn::Channel { worker: u16::from_le_bytes([a, b]) }),
+            _ => None,
+        }
+    }
+
+    fn descriptors(&self) -> usize {
+        match self {
+            ToSpawn::Programs | ToSpawn::Log => 1,
+            ToSpawn::Channel { .. } => 3,
+            ToSpawn::Stop => 0,
+        }
+    }
+}
+
 impl Message for ToParent {
     const LENGTH_MAX: usize = 1 + WHY_MAX;
 
@@ -255,6 +334,8 @@ impl Message for ToParent {
             }
             ToParent::NoSyslog => packet.push(8),
             ToParent::MalformedFiles => packet.push(9),
+            ToParent::MalformedConnect => packet.push(10),
+            ToParent::MalformedSpool => packet.push(11),
             ToParent::Failed { why } => {
                 packet.push(5);
                 packet.extend(why.bytes().filter(|byte| is_printable(*byte)).take(WHY_MAX));
@@ -278,6 +359,8 @@ impl Message for ToParent {
             [6, ref values @ ..] => decode_totals(values).map(ToParent::Counters),
             [8] => Some(ToParent::NoSyslog),
             [9] => Some(ToParent::MalformedFiles),
+            [10] => Some(ToParent::MalformedConnect),
+            [11] => Some(ToParent::MalformedSpool),
             [5, ref why @ ..] if why.len() <= WHY_MAX && why.iter().all(|byte| is_printable(*byte)) => {
                 Some(ToParent::Failed { why: why.iter().copied().map(char::from).collect() })
             }
@@ -318,6 +401,21 @@ const NO_ESCAPE: u8 = u8::MAX;
 /// Longest reason of a failed start in bytes.
 const WHY_MAX: usize = 400;
 
+/// The packet of a message, which is read back from it and from no beginning of it.
+#[cfg(test)]
+pub(super) fn survives<M: Message + PartialEq + std::fmt::Debug>(message: &M) -> Vec<u8> {
+    // The longest is mostly content, and its beginnings are all alike.
+    const BEGINNINGS: usize = 4096;
+    let mut packet = Vec::new();
+    message.encode(&mut packet);
+    assert!(packet.len() <= M::LENGTH_MAX);
+    assert_eq!(M::decode(&packet).as_ref(), Some(message));
+    for length in 0..packet.len().min(BEGINNINGS) {
+        assert_ne!(M::decode(&packet[..length]).as_ref(), Some(message), "{length}");
+    }
+    packet
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -345,6 +443,10 @@ mod tests {
             ToWorker::Gone { worker: 300, moment: u64::MAX - 1, death: Death::Fault },
             ToWorker::Gone { worker: 0, moment: 1, death: Death::Orderly },
             ToWorker::Files,
+            ToWorker::Linger { listeners: 1 << 63 | 5 },
+            ToWorker::Connect,
+            ToWorker::Spool,
+            ToWorker::Spawn,
             ToWorker::Stop { grace_ms: 70_000, idle: true },
         ]);
         round_trip(&[
@@ -357,6 +459,7 @@ mod tests {
             ToLog::Stop,
         ]);
         round_trip(&[ToFiles::Channel { worker: 300 }, ToFiles::Stop]);
+        round_trip(&[ToSpawn::Programs, ToSpawn::Log, ToSpawn::Channel { worker: 300 }, ToSpawn::Stop]);
         round_trip(&[
             ToParent::Ready { missing: 5 },
             ToParent::Proved { missing: 1, escape: None },
@@ -367,6 +470,8 @@ mod tests {
             ToParent::Lost { lines: 70_000, file: 700, errno: 28 },
             ToParent::NoSyslog,
             ToParent::MalformedFiles,
+            ToParent::MalformedConnect,
+            ToParent::MalformedSpool,
         ]);
     }
 

@@ -7,14 +7,20 @@
 
 #![forbid(unsafe_code)]
 
+pub mod answers;
+pub mod back_off;
 pub mod birth;
 mod channel;
 pub mod clients;
+pub mod connect;
 pub mod control;
 pub mod counters;
 pub mod disk;
+pub mod entries;
 pub mod lines;
 pub mod messages;
+pub mod run;
+pub mod spool;
 pub mod status;
 pub mod syslog;
 

@@ -22,13 +22,15 @@ pub struct GenerationStatus {
     pub state: &'static str,
     pub workers: Vec<i32>,
     pub addresses: Vec<String>,
+    /// Those of them that the service manager handed over.
+    pub handed_over: Vec<String>,
 }
 
 impl Status {
     /// For people.
     pub fn text(&self) -> String {
         let mut text = format!("parent {}, {} restarts, {} log lines lost\n", self.parent, self.restarts, self.lost_lines);
-        for GenerationStatus { number, state, workers, addresses } in &self.generations {
+        for GenerationStatus { number, state, workers, addresses, .. } in &self.generations {
             // One that drains listens no more.
             let listening = if addresses.is_empty() { String::new() } else { format!(", listening on {}", addresses.join(" ")) };
             text.push_str(&format!("generation {number} {state}: workers {}{listening}\n", joined(workers, " ")));
@@ -52,12 +54,37 @@ impl Status {
 
 impl GenerationStatus {
     fn json(&self) -> String {
-        let GenerationStatus { number, state, workers, addresses } = self;
-        let addresses: Vec<String> = addresses.iter().map(|address| quoted(address)).collect();
-        let (workers, addresses) = (joined(workers, ","), addresses.join(","));
-        format!("{{\"generation\":{number},\"state\":\"{state}\",\"workers\":[{workers}],\"listen\":[{addresses}]}}")
+        let GenerationStatus { number, state, workers, addresses, handed_over } = self;
+        let list = |addresses: &[String]| addresses.iter().map(|address| quoted(address)).collect::<Vec<String>>().join(",");
+        let (workers, addresses, handed_over) = (joined(workers, ","), list(addresses), list(handed_over));
+        format!(
+            "{{\"generation\":{number},\"state\":\"{state}\",{HANDED_OVER}{handed_over}],\"workers\":[{workers}],\"listen\":[{addresses}]}}"
+        )
     }
 }
+
+/// Whether a status as JSON says that this address was handed over.
+pub fn is_handed_over(json: &str, address: &str) -> bool {
+    handed_over(json).contains(&quoted(address).as_str())
+}
+
+/// The addresses that were handed over, as they stand in a status as JSON: each a [`quoted`] text.
+pub fn handed_over(json: &str) -> Vec<&str> {
+    let lists = json.split(HANDED_OVER).skip(1).filter_map(|rest| rest.split("],\"").next());
+    let mut found = Vec::new();
+    for list in lists {
+        // A quotation mark with a backslash before it is within a text.
+        let marks = list.match_indices('"').map(|(at, _)| at).filter(|at| !list[..*at].ends_with('\\'));
+        let marks: Vec<usize> = marks.collect();
+        found.extend(marks.chunks_exact(2).filter_map(|pair| list.get(pair[0]..=pair[1])));
+    }
+    found
+}
+
+/// What `check --open` is told of such an address beside the address itself, in one word with it.
+pub const OF_THE_MANAGER: &str = "manager:";
+
+const HANDED_OVER: &str = "\"handed_over\":[";
 
 fn joined(pids: &[i32], between: &str) -> String {
     pids.iter().map(i32::to_string).collect::<Vec<_>>().join(between)
@@ -88,6 +115,7 @@ mod tests {
             state: "serving",
             workers: vec![7, 8],
             addresses: vec!["127.0.0.1:80".to_owned(), "unix:/run/x.sock".to_owned()],
+            handed_over: vec!["127.0.0.1:80".to_owned()],
         };
         let mut status = Status { parent: 6, restarts: 1, lost_lines: 2, generations: vec![generation], totals: None };
         assert_eq!(
@@ -98,8 +126,10 @@ mod tests {
         assert_eq!(
             status.json(),
             "{\"pid\":6,\"restarts\":1,\"log_lines_unwritten\":2,\"generations\":[{\"generation\":3,\"state\":\"serving\",\
-             \"workers\":[7,8],\"listen\":[\"127.0.0.1:80\",\"unix:/run/x.sock\"]}]}"
+             \"handed_over\":[\"127.0.0.1:80\"],\"workers\":[7,8],\"listen\":[\"127.0.0.1:80\",\"unix:/run/x.sock\"]}]}"
         );
+        assert_eq!(handed_over(&status.json()), ["\"127.0.0.1:80\""]);
+        assert!(is_handed_over(&status.json(), "127.0.0.1:80") && !is_handed_over(&status.json(), "unix:/run/x.sock"));
         status.generations[0].addresses.clear();
         assert!(status.text().contains("serving: workers 7 8\n"));
         status.totals = Some(Totals::default());
@@ -109,9 +139,13 @@ mod tests {
     #[test]
     fn a_path_of_any_bytes_leaves_the_json_whole() {
         let odd = "unix:/run/a\"b\\c\n\u{1b}\u{e9}";
-        let generation = GenerationStatus { number: 1, state: "serving", workers: Vec::new(), addresses: vec![odd.to_owned()] };
+        let handed_over = vec!["[::]:80".to_owned(), "unix:/a],\"b".to_owned(), odd.to_owned()];
+        let generation =
+            GenerationStatus { number: 1, state: "serving", workers: Vec::new(), addresses: vec![odd.to_owned()], handed_over };
         let status = Status { generations: vec![generation], ..Status::default() };
         let read: serde_json::Value = serde_json::from_str(&status.json()).unwrap();
         assert_eq!(read["generations"][0]["listen"][0], odd);
+        assert_eq!(read["generations"][0]["handed_over"][2], odd);
+        assert!(["[::]:80", odd].iter().all(|address| is_handed_over(&status.json(), address)));
     }
 }

@@ -1,16 +1,22 @@
 //! What the parent decides about each confined process: whom it runs as, what it sees, which rights it needs.
 
-use crate::config::{self, Act, Config, FilesSlice, JailMode, LogNumbers, LogSlice, Site, WorkerSlice};
+use super::backends::{Backends, programs, runs, spool};
+use crate::config::{
+    self, Act, Config, ConnectSlice, FilesSlice, JailMode, LogNumbers, LogSlice, RunSlice, SpawnSlice, SpoolSlice, WorkerSlice,
+};
 use crate::ipc::birth;
 use crate::role::{Layer, Role};
+use crate::sys::attributes::Mounts;
 use crate::sys::confine::Cell;
 use crate::sys::jail::Tree;
 use crate::sys::policy::Policy;
 use crate::sys::privilege::Identity;
 use crate::sys::process;
+use crate::sys::shown::{directory, resolved, safe_root};
+use crate::sys::withheld::Withheld;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The part of every cell that does not depend on its role, and the slices.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -19,11 +25,29 @@ pub(super) struct Cells {
     pub(super) allow_missing: Vec<Layer>,
     /// Document roots and `jail.also`, resolved.
     shown: Vec<OsString>,
+    /// Which of them are on local disks.
+    local: Vec<bool>,
     chroot: Option<OsString>,
-    listing: bool,
+    withheld: Withheld,
     worker: WorkerSlice,
     log: LogSlice,
     files: FilesSlice,
+    backends: Backends,
+    spool: SpoolSlice,
+    pub(super) programs: SpawnSlice,
+    /// What is run for requests.
+    pub(super) runs: Option<RunSlice>,
+}
+
+/// What a process is started for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Birth {
+    /// To prove the sandbox.
+    Proof,
+    /// For a generation that does not serve yet.
+    First,
+    /// To take the place of one that ended.
+    Again,
 }
 
 impl Cells {
@@ -33,7 +57,7 @@ impl Cells {
     /// Names every directory that cannot be shown, and why, on a line each.
     pub(super) fn new(config: &mut Config, identity: Identity, logs: LogNumbers) -> Result<Cells, String> {
         let mut faults: Vec<String> = Vec::new();
-        let mut replace = |path: &mut PathBuf, by: fn(&PathBuf) -> Result<PathBuf, String>| match by(path) {
+        let mut replace = |path: &mut PathBuf, by: fn(&Path) -> Result<PathBuf, String>| match by(path) {
             Ok(found) => *path = found,
             Err(fault) if faults.contains(&fault) => {}
             Err(fault) => faults.push(fault),
@@ -41,8 +65,11 @@ impl Cells {
         for site in &mut config.sites {
             replace(&mut site.root, directory);
             for rule in &mut site.rules {
-                if let Some(Act::Root(to) | Act::Alias(to)) = &mut rule.act {
+                if let Some(to) = rule.act.as_mut().and_then(Act::directory_mut) {
                     replace(&mut to.base, resolved);
+                }
+                if let Some(path) = rule.act.as_mut().and_then(Act::sendfile_mut) {
+                    replace(path, directory);
                 }
             }
         }
@@ -52,20 +79,29 @@ impl Cells {
             return Err(faults.join("\n"));
         }
         let bases = config::directories(&config.sites).0.into_iter().map(|base| base.path);
-        let shown = bases.chain(also).map(OsString::from).collect();
+        let shown: Vec<PathBuf> = bases.chain(also).collect();
+        // Compared where the file was read, but a link may lead elsewhere by now; said here, and made sure where it is shown.
+        let withheld = Withheld::of(config.secrets.iter().map(|(file, _)| file.as_path()));
+        shown.iter().try_for_each(|path| withheld.refuse_path(path))?;
         let chroot = match &config.jail.mode {
             JailMode::Mount => None,
             JailMode::Chroot(root) => Some(safe_root(root, identity)?.into()),
         };
+        let mounts = Mounts::read();
         Ok(Cells {
             identity,
             allow_missing: config.jail.allow_missing.clone(),
-            shown,
+            local: shown.iter().map(|path| mounts.is_on_local_disk(path)).collect(),
+            shown: shown.into_iter().map(OsString::from).collect(),
             chroot,
-            listing: config.sites.iter().any(lists),
+            backends: Backends::new(config, &withheld)?,
+            spool: spool(config, identity, &withheld)?,
+            withheld,
             worker: config.worker_slice(logs),
             log: config.log_slice(),
             files: config.files_slice(),
+            programs: programs(config, identity)?,
+            runs: runs(config, identity)?,
         })
     }
 
@@ -83,13 +119,46 @@ impl Cells {
         numbers.sites.iter().chain([&numbers.service]).copied().flatten()
     }
 
+    /// The brokers that a generation has because there are backends.
+    pub(super) fn brokers(&self) -> impl Iterator<Item = Role> {
+        let connect = self.backends.role();
+        let any = connect.is_some() || self.runs.is_some();
+        connect.into_iter().chain(Some(Role::Spool).filter(|_| any))
+    }
+
+    /// Whether there is anything for `spawn` to start.
+    pub(super) fn needs_spawn(&self) -> bool {
+        !self.programs.programs.is_empty() || self.runs.is_some()
+    }
+
+    /// The supplementary groups of a role.
+    pub(super) fn groups(&self, role: Role) -> &[u32] {
+        if role.is_connect() { &self.backends.groups } else { &[] }
+    }
+
+    /// The directories that a role sees.
+    fn sees(&self, role: Role) -> Vec<OsString> {
+        match role {
+            Role::Worker | Role::Files => self.shown.clone(),
+            Role::Connect | Role::ConnectTcp => self.backends.shown.clone(),
+            Role::Spool => self.spool.directory.iter().map(OsString::from).collect(),
+            Role::Log | Role::Spawn | Role::Parent => Vec::new(),
+        }
+    }
+
     /// What a new process of this role is told, encoded.
-    pub(super) fn encode(&self, role: Role, number: u16, proof: bool) -> Vec<u8> {
-        let cell = self.cell(role, number, proof);
+    pub(super) fn encode(&self, role: Role, number: u16, birth: Birth) -> Vec<u8> {
+        let cell = self.cell(role, number, birth == Birth::Proof);
         match role {
             Role::Worker => config::encode(&(cell, &self.worker)),
             Role::Log => config::encode(&(cell, &self.log)),
             Role::Files => config::encode(&(cell, &self.files)),
+            Role::Connect | Role::ConnectTcp => {
+                config::encode(&(cell, ConnectSlice { again: birth == Birth::Again, ..self.backends.slice.clone() }))
+            }
+            Role::Spool => config::encode(&(cell, &self.spool)),
+            // Its programs come by message, since they change while it runs.
+            Role::Spawn => config::encode(&(cell, ())),
             // The parent starts no parent.
             Role::Parent => Vec::new(),
         }
@@ -99,58 +168,37 @@ impl Cells {
         let sees_tree = matches!(role, Role::Worker | Role::Files);
         let tree = match &self.chroot {
             Some(root) if sees_tree => Tree::Beneath(root.clone()),
-            _ => Tree::Shown(if sees_tree { self.shown.clone() } else { Vec::new() }),
+            _ => match (role, &self.spool.directory) {
+                (Role::Spool, Some(directory)) => Tree::Written(directory.into()),
+                _ => Tree::Shown(self.sees(role)),
+            },
         };
         // The policy's rights, less what this configuration does not need.
-        let needed = |right: &&str| self.listing || *right != "read_dir";
+        let lists = self.files.directories.iter().any(|base| base.lists);
+        let needed = |right: &&str| lists || *right != "read_dir";
         let rights = Policy::of(role).landlock.iter().map(|grant| grant.name).filter(needed).map(str::to_owned).collect();
         Cell {
             role,
             identity: self.identity,
             tree,
-            paths: if sees_tree { self.shown.clone() } else { Vec::new() },
+            paths: self.sees(role),
+            local: match role {
+                Role::Worker => self.local.clone(),
+                Role::Parent | Role::Log | Role::Files | Role::Connect | Role::ConnectTcp | Role::Spool | Role::Spawn => Vec::new(),
+            },
+            withheld: self.withheld.clone(),
             rights,
+            ports: if role == Role::ConnectTcp { self.backends.ports() } else { Vec::new() },
+            groups: self.groups(role).to_vec(),
             allow_missing: self.allow_missing.clone(),
             proof,
             number,
             parent: process::own_id(),
             last_descriptor: match role {
-                Role::Worker => birth::FILES_CHANNEL,
+                Role::Worker => birth::SPAWN_CHANNEL,
                 Role::Log => birth::KERNEL_LOG,
-                Role::Files | Role::Parent => birth::SLICE,
+                Role::Files | Role::Connect | Role::ConnectTcp | Role::Spool | Role::Spawn | Role::Parent => birth::SLICE,
             },
         }
     }
-}
-
-/// Whether a site shows directories to clients, by itself or by a rule.
-fn lists(site: &Site) -> bool {
-    site.listing || site.rules.iter().any(|rule| rule.changes.listing == Some(true))
-}
-
-/// The directory of mode "chroot", which the user of the service may not be able to change.
-pub(super) fn safe_root(path: &PathBuf, identity: Identity) -> Result<PathBuf, String> {
-    use std::os::unix::fs::MetadataExt;
-    let found = directory(path)?;
-    let metadata = std::fs::metadata(&found).map_err(|fault| format!("\"{}\": {fault}", found.display()))?;
-    let by_owner = metadata.uid() == identity.uid;
-    let by_group = metadata.gid() == identity.gid && metadata.mode() & 0o020 != 0;
-    if !identity.rootless && (by_owner || by_group || metadata.mode() & 0o002 != 0) {
-        return Err(format!("jail root \"{}\": the user of the service (uid {}) can write it", found.display(), identity.uid));
-    }
-    Ok(found)
-}
-
-pub(super) fn directory(path: &PathBuf) -> Result<PathBuf, String> {
-    let found = resolved(path)?;
-    if found.is_dir() { Ok(found) } else { Err(format!("\"{}\" is not a directory", path.display())) }
-}
-
-/// A directory, or a file for an exact alias, without links on the way.
-pub(super) fn resolved(path: &PathBuf) -> Result<PathBuf, String> {
-    let resolved = std::fs::canonicalize(path).map_err(|fault| format!("directory \"{}\": {fault}", path.display()))?;
-    if resolved == std::path::Path::new("/") {
-        return Err(format!("\"{}\" is the whole file system; serve a directory of it", path.display()));
-    }
-    Ok(resolved)
 }

@@ -1,6 +1,6 @@
 //! One confined process: its start, its channel, its verification, its end.
 
-use super::cell::Cells;
+use super::cell::{Birth, Cells};
 use crate::ipc::Channel;
 use crate::role::{Layer, Role};
 use crate::sys::process::{self, Ended, Executable, SIGALRM, SIGSYS, Start};
@@ -24,7 +24,16 @@ pub(super) struct Nursery {
 /// A worker's ends of its channels to the brokers, or theirs.
 pub(super) struct Ends {
     pub(super) log: Channel,
+    pub(super) brokers: Brokers,
+}
+
+/// Those to the brokers of its generation. They are kept where there is no such broker too, so that no other descriptor gets their numbers.
+pub(super) struct Brokers {
     pub(super) files: Channel,
+    pub(super) connect: Channel,
+    pub(super) spool: Channel,
+    /// Of no generation.
+    pub(super) spawn: Channel,
 }
 
 /// A process that this parent started.
@@ -65,28 +74,17 @@ pub(super) enum State {
 }
 
 impl Nursery {
-    /// Starts a process of a role; `ends` are a worker's.
+    /// Starts a process of a role with what [`Cells::encode`] says; `ends` are a worker's.
     ///
     /// # Errors
     /// Says what failed, with the errno.
-    pub(super) fn start(&self, cells: &Cells, role: Role, title: &str, number: u16, ends: Option<&Ends>) -> Result<Child, String> {
-        self.start_as(role, cells.encode(role, number, false), title, ends)
-    }
-
-    /// Starts a process that proves the sandbox of a role.
-    ///
-    /// # Errors
-    /// As [`Nursery::start`].
-    pub(super) fn start_proof(&self, cells: &Cells, role: Role, title: &str, ends: Option<&Ends>) -> Result<Child, String> {
-        self.start_as(role, cells.encode(role, 0, true), title, ends)
-    }
-
-    fn start_as(&self, role: Role, slice: Vec<u8>, title: &str, ends: Option<&Ends>) -> Result<Child, String> {
-        let slice = memory::sealed(&slice).map_err(|fault| format!("slice for {title}: {fault}"))?;
+    pub(super) fn start(&self, role: Role, slice: &[u8], title: &str, ends: Option<&Ends>) -> Result<Child, String> {
+        let slice = memory::sealed(slice).map_err(|fault| format!("slice for {title}: {fault}"))?;
         let (ours, theirs) = Channel::pair().map_err(|fault| format!("channel to {title}: {fault}"))?;
         let mut given = vec![theirs.as_fd(), slice.as_fd()];
         if let Some(ends) = ends {
-            given.extend([ends.log.as_fd(), self.counters.as_fd(), ends.files.as_fd()]);
+            let Brokers { files, connect, spool, spawn } = &ends.brokers;
+            given.extend([ends.log.as_fd(), connect.as_fd(), files.as_fd(), self.counters.as_fd(), spool.as_fd(), spawn.as_fd()]);
         } else if role == Role::Log
             && let Ok(kernel_log) = &self.kernel_log
         {
@@ -99,6 +97,14 @@ impl Nursery {
             if fault.step == process::USER_NAMESPACE { format!("{why}; {}", Layer::Namespaces.is_missing()) } else { why }
         })?;
         Ok(Child { pid, channel: ours, started_ms: clock::monotonic_ms(), state: State::Starting, dying: false })
+    }
+
+    /// Starts a process that proves the sandbox of a role.
+    ///
+    /// # Errors
+    /// As [`Nursery::start`].
+    pub(super) fn start_proof(&self, cells: &Cells, role: Role, title: &str, ends: Option<&Ends>) -> Result<Child, String> {
+        self.start(role, &cells.encode(role, 0, Birth::Proof), title, ends)
     }
 
     /// How a process ended. For which system call, `log` says in a line of its own, where the kernel's log can be read.
@@ -126,7 +132,8 @@ impl Nursery {
         if let Some(layer) = missing.iter().find(|layer| !cells.allow_missing.contains(layer)) {
             return Err(format!("the layer \"{}\" is missing", layer.name()));
         }
-        let expected = Expected { identity: cells.identity, inherited_filters: own.seccomp_filters, missing };
+        let groups = cells.groups(role);
+        let expected = Expected { identity: cells.identity, groups, inherited_filters: own.seccomp_filters, missing };
         let faults = verify::faults(role, &status, &expected);
         if faults.is_empty() { Ok(()) } else { Err(faults.join("; ")) }
     }
@@ -139,8 +146,33 @@ impl Ends {
     /// The errno of socketpair(2).
     pub(super) fn pairs() -> Result<(Ends, Ends), String> {
         let pair = || Channel::pair().map_err(|fault| format!("channel of a worker: {fault}"));
-        let ((log, to_log), (files, to_files)) = (pair()?, pair()?);
-        Ok((Ends { log, files }, Ends { log: to_log, files: to_files }))
+        let ((log, to_log), (files, to_files), (connect, to_connect), (spool, to_spool)) = (pair()?, pair()?, pair()?, pair()?);
+        let (spawn, to_spawn) = pair()?;
+        let theirs = Brokers { files: to_files, connect: to_connect, spool: to_spool, spawn: to_spawn };
+        Ok((Ends { log, brokers: Brokers { files, connect, spool, spawn } }, Ends { log: to_log, brokers: theirs }))
+    }
+}
+
+impl Brokers {
+    /// The end for a broker of this role.
+    pub(super) fn of(&self, role: Role) -> Option<&Channel> {
+        match role {
+            Role::Files => Some(&self.files),
+            Role::Connect | Role::ConnectTcp => Some(&self.connect),
+            Role::Spool => Some(&self.spool),
+            Role::Spawn => Some(&self.spawn),
+            Role::Parent | Role::Worker | Role::Log => None,
+        }
+    }
+
+    pub(super) fn all(&self) -> [&Channel; 4] {
+        [&self.files, &self.connect, &self.spool, &self.spawn]
+    }
+}
+
+impl From<[Channel; 4]> for Brokers {
+    fn from([files, connect, spool, spawn]: [Channel; 4]) -> Brokers {
+        Brokers { files, connect, spool, spawn }
     }
 }
 

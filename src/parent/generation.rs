@@ -1,4 +1,4 @@
-//! A generation: the workers and `files` of one reading of the configuration. A reload makes a whole new one, proves it ready, gives it
+//! A generation: the workers, `files`, `connect` and `spool` of one reading of the configuration. A reload makes a whole new one, proves it ready, gives it
 //! the sockets, and only then lets the old one finish; a failed reload leaves the old one as it was.
 
 use super::cell::Cells;
@@ -34,7 +34,8 @@ impl Generation {
     pub(super) fn new(number: u32, cells: Rc<Cells>, listeners: Vec<Rc<Listener>>, workers: u16, drain_ms: u64) -> Generation {
         let files = if workers == 0 { 0 } else { workers.clamp(FILES_MIN, FILES_MAX) };
         let files = (0..files).map(|files| Slot::new(Role::Files, files, number));
-        let slots = (0..workers).map(|worker| Slot::new(Role::Worker, worker, number)).chain(files).collect();
+        let others = cells.brokers().filter(|_| workers > 0).map(|role| Slot::new(role, 0, number)).collect::<Vec<_>>();
+        let slots = (0..workers).map(|worker| Slot::new(Role::Worker, worker, number)).chain(files).chain(others).collect();
         Generation { number, cells, listeners, slots, phase: Phase::Starting, drain_ms }
     }
 

@@ -1,18 +1,26 @@
-//! What running children are handed: workers their listening sockets, `log` its files and the channel of every worker, `files` the
-//! channels of the workers of its generation.
+//! What running children are handed: workers their listening sockets, `log` its files and the channel of every worker, the brokers of
+//! a generation the channels of its workers.
 
 use super::generation::Generation;
 use super::logs::Logs;
-use super::slot::{Place, Slot};
+use super::slot::{Place, Slot, next_number};
 use super::supervise::{LOG, Supervisor};
 use crate::config::Level;
 use crate::ipc::Channel;
-use crate::ipc::messages::{Death, ToFiles, ToLog, ToWorker};
+use crate::ipc::messages::{Death, ToFiles, ToLog, ToSpawn, ToWorker};
 use crate::role::Role;
 use crate::sys::{clock, socket};
+use std::collections::BTreeSet;
 use std::os::fd::{AsFd, BorrowedFd};
 
 impl Supervisor {
+    /// A number that `log` knows no living worker by.
+    pub(super) fn free_log_number(&mut self) -> u16 {
+        let living: Vec<u16> = self.slots().filter(|slot| slot.child.is_some()).map(|slot| slot.log_number).collect();
+        self.next_log_number = next_number(self.next_log_number, &living);
+        self.next_log_number
+    }
+
     /// Hands the workers of a generation their sockets.
     pub(super) fn give_generation_its_listeners(&mut self, number: u32) -> Result<(), String> {
         let count = self.generations.iter().find(|known| known.number == number).map_or(0, |known| known.slots.len());
@@ -54,7 +62,7 @@ impl Supervisor {
     /// Hands `log` the channel of every worker, but of those whose lines the `log` of the program before still takes.
     pub(super) fn give_log_ends(&mut self) -> Result<(), String> {
         let adopted = self.adopted;
-        let places = self.places(|slot| slot.role == Role::Worker && slot.is_serving());
+        let places = self.places(|slot| matches!(slot.role, Role::Worker | Role::Spawn) && slot.is_serving());
         for place in places.into_iter().filter(|place| Some(place.generation) != adopted) {
             self.renew_log_channel(place)?;
             self.hand_over_log_end(place)?;
@@ -100,6 +108,26 @@ impl Supervisor {
         self.give_files()
     }
 
+    /// Lets go of generations that are gone, and of the logs that they alone used.
+    pub(super) fn forget_gone(&mut self) {
+        let count = self.generations.len();
+        self.generations.retain(|generation| !generation.is_gone());
+        if self.generations.len() == count || self.pending.is_some() || self.is_stopping() {
+            return;
+        }
+        if self.logs.close_unused(&self.logs_in_use())
+            && let Err(why) = self.give_files()
+        {
+            self.logs.report.line(Level::Error, &why);
+        }
+    }
+
+    /// The logs that living generations write to, by number.
+    pub(super) fn logs_in_use(&self) -> BTreeSet<u16> {
+        let living = self.generations.iter().filter(|generation| generation.number > 0);
+        living.flat_map(|generation| generation.cells.log_numbers()).collect()
+    }
+
     /// Opens the log files again by their names: what was renamed meanwhile is let go.
     pub(super) fn reopen(&mut self) -> Result<(), String> {
         let outcome = self.logs.reopened().and_then(|logs| self.take_logs(logs));
@@ -109,15 +137,16 @@ impl Supervisor {
         outcome
     }
 
-    /// Hands the channels of workers to the `files` of their generation, as far as `one` is either of the two.
-    pub(super) fn share_disk(&mut self, one: Place) -> Result<(), String> {
+    /// Hands the channels of workers to the brokers of their generation, as far as `one` is either of the two.
+    pub(super) fn share(&mut self, one: Place) -> Result<(), String> {
         let of = |slot: &Slot, role| slot.role == role && slot.generation == one.generation;
-        let files = self.places(|slot| of(slot, Role::Files) && slot.is_serving());
-        let workers = self.places(|slot| of(slot, Role::Worker) && slot.files_end.is_some());
+        let files = self.places(|slot| slot.generation == one.generation && slot.role.is_shared() && slot.is_serving());
+        let workers = self.places(|slot| of(slot, Role::Worker) && slot.ends.is_some());
         for (files, worker) in files.iter().flat_map(|files| workers.iter().map(move |worker| (*files, *worker))) {
+            let role = self.slot(files).map(|slot| slot.role);
             let channel = self.slot(files).and_then(|slot| slot.child.as_ref()).map(|child| &child.channel);
             let worker = self.slot(worker).filter(|_| one == files || one == worker);
-            let end = worker.and_then(|slot| Some((slot.log_number, slot.files_end.as_ref()?)));
+            let end = worker.and_then(|slot| Some((slot.log_number, slot.ends.as_ref()?.of(role?)?)));
             let sent = channel.zip(end).map(|(channel, (worker, end))| channel.send(&ToFiles::Channel { worker }, &[end.as_fd()]));
             if let Some(Err(fault)) = sent {
                 self.condemn(files, &format!("does not take its messages: {fault}"))?;
@@ -126,24 +155,35 @@ impl Supervisor {
         Ok(())
     }
 
-    /// A new `files` serves: it gets the channels of the workers, and they are told, since what the one before took is lost.
-    pub(super) fn admit_files(&mut self, place: Place) -> Result<(), String> {
-        self.share_disk(place)?;
+    /// A new broker of a generation serves: it gets the channels of the workers, and they are told, since what the one before took is lost.
+    pub(super) fn admit_broker(&mut self, place: Place, role: Role) -> Result<(), String> {
+        self.share(place)?;
+        let message = match role {
+            Role::Connect | Role::ConnectTcp => ToWorker::Connect,
+            Role::Spool => ToWorker::Spool,
+            Role::Files | Role::Parent | Role::Worker | Role::Log | Role::Spawn => ToWorker::Files,
+        };
         for worker in self.generations.iter().filter(|known| known.number == place.generation).flat_map(Generation::workers) {
             // One that is behind waits for its requests' deadlines instead.
-            let _ = worker.child.as_ref().map(|child| child.channel.send(&ToWorker::Files, &[]));
+            let _ = worker.child.as_ref().map(|child| child.channel.send(&message, &[]));
         }
         Ok(())
     }
 
     /// A worker whose channel led to a `log` that died gets a new one.
-    fn renew_log_channel(&mut self, place: Place) -> Result<(), String> {
+    pub(super) fn renew_log_channel(&mut self, place: Place) -> Result<(), String> {
         let Some(slot) = self.slot_mut(place) else { return Ok(()) };
         let Some(child) = slot.child.as_ref().filter(|_| slot.log_end.is_none()) else {
             return Ok(());
         };
         let (ours, theirs) = Channel::pair().map_err(|fault| format!("log channel: {fault}"))?;
-        match child.channel.send(&ToWorker::Log, &[theirs.as_fd()]) {
+        let sent = match slot.role {
+            Role::Spawn => child.channel.send(&ToSpawn::Log, &[theirs.as_fd()]),
+            Role::Worker | Role::Log | Role::Files | Role::Connect | Role::ConnectTcp | Role::Spool | Role::Parent => {
+                child.channel.send(&ToWorker::Log, &[theirs.as_fd()])
+            }
+        };
+        match sent {
             Ok(()) => slot.log_end = Some(ours),
             // It has just ended; that is told elsewhere.
             Err(fault) if fault.kind() == std::io::ErrorKind::BrokenPipe => {}
@@ -152,7 +192,7 @@ impl Supervisor {
         Ok(())
     }
 
-    fn hand_over_log_end(&mut self, place: Place) -> Result<(), String> {
+    pub(super) fn hand_over_log_end(&mut self, place: Place) -> Result<(), String> {
         if !self.slot(LOG).is_some_and(Slot::is_serving) {
             return Ok(());
         }

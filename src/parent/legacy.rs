@@ -5,7 +5,7 @@
 //! by no other program than the one that wrote it.
 
 use super::cell::Cells;
-use super::child::{Child, State};
+use super::child::{Brokers, Child, State};
 use super::listen::Listener;
 use super::logs::{LeftLogs, Logs};
 use super::prepare::Fixed;
@@ -19,7 +19,6 @@ use crate::sys::process::{self, Executable};
 use crate::sys::watch::Watched;
 use crate::sys::{memory, socket};
 use serde::{Deserialize, Serialize};
-use std::cell::Cell;
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -53,8 +52,8 @@ pub(super) struct LeftChild {
     pub(super) role: String,
     pub(super) pid: i32,
     pub(super) channel: i32,
-    /// Of a worker: what each `files` of its generation gets.
-    pub(super) files: Option<i32>,
+    /// Of a worker: what each `files`, `connect` and `spool` of its generation gets, and `spawn`.
+    pub(super) ends: Option<[i32; 4]>,
     /// What `log` and the counters know it by.
     pub(super) log_number: u16,
 }
@@ -105,7 +104,7 @@ pub(super) struct Found {
     pub(super) role: Role,
     pub(super) child: Child,
     pub(super) log_number: u16,
-    pub(super) files_end: Option<Channel>,
+    pub(super) ends: Option<Brokers>,
 }
 
 impl Legacy {
@@ -136,15 +135,17 @@ impl Legacy {
     /// # Errors
     /// The errno of fcntl(2), or a role that this program does not know.
     pub(super) fn take(&self) -> Result<Inherited, String> {
-        let listeners = self.listeners.iter().map(|(configured, number, _)| {
-            Ok(Rc::new(Listener { configured: configured.clone(), socket: copy(*number)?, own: Cell::new(false) }))
-        });
+        let listener = |(configured, number, bound): &(Listen, i32, bool)| {
+            Ok(Rc::new(Listener::inherited(configured.clone(), copy(*number)?, *bound)))
+        };
+        let listeners = self.listeners.iter().map(listener);
         let children = self.children.iter().map(|left| {
             let role = Role::from_name(&left.role).ok_or_else(|| format!("resume: unknown role \"{}\"", left.role))?;
             let child =
                 Child { pid: left.pid, channel: Channel::from(copy(left.channel)?), started_ms: 0, state: State::Serving, dying: false };
-            let files_end = left.files.map(copy).transpose()?.map(Channel::from);
-            Ok(Found { role, child, log_number: left.log_number, files_end })
+            let taken = |number| copy(number).map(Channel::from);
+            let ends = left.ends.map(|[a, b, c, d]| Ok::<_, String>([taken(a)?, taken(b)?, taken(c)?, taken(d)?])).transpose()?;
+            Ok(Found { role, child, log_number: left.log_number, ends: ends.map(Brokers::from) })
         });
         Ok(Inherited {
             listeners: listeners.collect::<Result<_, String>>()?,
@@ -167,7 +168,7 @@ impl Legacy {
             }
         }
         let listeners = self.listeners.iter().map(|(_, number, _)| *number);
-        let children = self.children.iter().flat_map(|left| [Some(left.channel), left.files]).flatten();
+        let children = self.children.iter().flat_map(|left| left.ends.into_iter().flatten().chain([left.channel]));
         let logs = self.logs.open.iter().map(|left| left.descriptor);
         let others = [resume, self.counters, self.executable].into_iter().chain(self.control).chain(self.kernel_log);
         for number in listeners.chain(children).chain(logs).chain(others) {

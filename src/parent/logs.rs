@@ -144,6 +144,13 @@ impl Logs {
         })
     }
 
+    /// Closes those that no generation uses any more; false: there are none.
+    pub(super) fn close_unused(&mut self, in_use: &BTreeSet<u16>) -> bool {
+        let before = self.open.len();
+        self.open.retain(|_, open| open.current || in_use.contains(&open.number));
+        self.open.len() < before
+    }
+
     /// Hands all of them to `log`, in place of those it has.
     ///
     /// # Errors

@@ -10,6 +10,8 @@
 
 #![forbid(unsafe_code)]
 
+mod account;
+mod backends;
 mod cell;
 mod check;
 mod child;
@@ -20,6 +22,7 @@ mod legacy;
 mod listen;
 mod logs;
 mod prepare;
+mod programs;
 mod prove;
 mod reload;
 mod report;
@@ -31,6 +34,9 @@ mod stuck;
 mod supervise;
 mod upgrade;
 
-pub use check::check;
+pub use account::{identity, ignored};
+pub use check::{Depth, check};
+pub use listen::Owner;
+pub use prepare::look_ahead;
 pub use restore::go_on;
-pub use start::{Announce, Origin, go_back, identity, run};
+pub use start::{Announce, Origin, go_back, run};

@@ -1,18 +1,20 @@
 //! What a generation needs before its workers start: where its configuration comes from, and what that names, bound, opened
 //! and resolved.
 
+use super::backends;
 use super::cell::Cells;
 use super::control;
 use super::listen::{Listener, listen};
 use super::logs::Logs;
 use crate::config::{self, Config, directories};
+use crate::sys::attributes::Mounts;
 use crate::sys::privilege::Identity;
 use crate::sys::watch::Watched;
-use crate::sys::{clock, file, pid_file, process};
+use crate::sys::{clock, pid_file, process, scout};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 /// Where the configuration comes from, and what of it a reload may not change.
@@ -36,6 +38,7 @@ pub(super) struct Fixed {
     group: Option<String>,
     mode: config::JailMode,
     control_socket: Option<OsString>,
+    spool: OsString,
 }
 
 /// Everything a generation needs before its workers start.
@@ -66,6 +69,7 @@ impl Fixed {
             group: config.server.group.clone(),
             mode: config.jail.mode.clone(),
             control_socket: config.server.control_socket.clone().map(OsString::from),
+            spool: config.server.spool.clone().into(),
         }
     }
 
@@ -76,10 +80,20 @@ impl Fixed {
             (self.group != other.group, "[server] group"),
             (self.mode != other.mode, "[jail] mode"),
             (self.control_socket != other.control_socket, "[server] control_socket"),
+            (self.spool != other.spool, "[server] spool"),
         ]
         .into_iter()
         .find_map(|(differs, name)| differs.then_some(name))
     }
+}
+
+/// Has another process look at all that a configuration names, before this one does: whoever looks up what lies beneath a mount waits for its
+/// server, and no deadline ends that.
+///
+/// # Errors
+/// Names what did not answer.
+pub fn look_ahead(file: &Path) -> Result<(), String> {
+    scout::look_ahead(file, || config::readable(file).map(|config| config.paths()).unwrap_or_default())
 }
 
 /// Binds, opens and resolves what a configuration names.
@@ -98,9 +112,11 @@ pub(super) fn prepare(
     let listeners = listen(&config.addresses(), open, identity)?;
     let (logs, numbers) = Logs::open(&config, identity, logs)?;
     let (bases, _) = directories(&config.sites);
-    let shown: BTreeSet<PathBuf> = bases.into_iter().map(|base| base.path).chain(config.jail.also.iter().cloned()).collect();
+    let also = config.jail.also.iter().cloned().chain(backends::watched(&config));
+    let shown: BTreeSet<PathBuf> = bases.into_iter().map(|base| base.path).chain(also).collect();
     // A server that does not answer must not keep this process: what lies on one is looked at again only by a reload.
-    let watched = Watched::new(shown.into_iter().filter(|path| file::is_on_local_disk(path)), clock::monotonic_ms());
+    let mounts = Mounts::read();
+    let watched = Watched::new(shown.into_iter().filter(|path| mounts.is_on_local_disk(path)), clock::monotonic_ms());
     let cells = Rc::new(Cells::new(&mut config, identity, numbers)?);
     Ok(Prepared {
         cells,

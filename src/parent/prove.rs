@@ -36,7 +36,7 @@ pub(super) fn prove(nursery: &mut Nursery, cells: &Cells) -> Result<Proof, Strin
     {
         nursery.user_namespace = false;
     }
-    for role in [Role::Worker, Role::Log, Role::Files] {
+    for role in [Role::Worker, Role::Log, Role::Files].into_iter().chain(cells.brokers()) {
         let ends = if role == Role::Worker { Some(Ends::pairs()?) } else { None };
         let title = format!("{}, proving the sandbox", role.name());
         let child = nursery.start_proof(cells, role, &title, ends.as_ref().map(|(theirs, _)| theirs))?;
@@ -67,8 +67,10 @@ fn hear(channel: &Channel, cells: &Cells, found: &mut Proof) -> Result<(), Strin
             Received::Nothing => {
                 poller.wait(Some(deadline.saturating_sub(clock::monotonic_ms()))).map_err(|fault| fault.to_string())?;
             }
-            Received::Message(..) | Received::Ended | Received::Malformed => break,
+            Received::Message(..) | Received::Ended | Received::Malformed => {
+                return Err("the process that proves it ended without a word".to_owned());
+            }
         }
     }
-    Err("the process that proves it ended without a word".to_owned())
+    Err(format!("the process that proves it was not ready within {} s", START_MS / 1000))
 }

@@ -3,14 +3,15 @@
 //! Nothing of the running generation is touched before the new one is ready: its configuration is read and checked, its
 //! sockets bound, its logs opened, its workers confined and verified. Then it gets the sockets and the old one drains.
 
+use super::check;
 use super::generation::{Generation, Phase};
-use super::listen::Listener;
-use super::prepare::{Fixed, Pending, Prepared, prepare};
+use super::listen::{self, Listener};
+use super::prepare::{Fixed, Pending, Prepared, look_ahead, prepare};
 use super::supervise::Supervisor;
 use crate::config::{self, Level};
+use crate::ipc::messages::ToWorker;
 use crate::sys::clock;
 use crate::sys::pid_file::PidFile;
-use std::collections::BTreeSet;
 use std::path::Path;
 use std::rc::Rc;
 
@@ -26,6 +27,7 @@ impl Supervisor {
             self.manager.reloading();
         }
         if let Err(why) = self.try_reload(&clients) {
+            self.close_ports();
             self.logs.report.line(Level::Error, &format!("reload: everything stays as it was: {why}"));
             self.answer_reload(clients, &Err(why));
         }
@@ -59,14 +61,17 @@ impl Supervisor {
             return Err("the service is stopping".to_owned());
         }
         let file = self.source.file.as_ref().ok_or("there is no configuration file to read again")?;
+        look_ahead(file)?;
         let config = config::load(file).map_err(|faults| faults.to_string())?;
         if let Some(name) = self.source.fixed.difference(&Fixed::of(&config)) {
             return Err(format!("{name} was changed, which needs a restart"));
         }
         let open: Vec<Rc<Listener>> = self.generations.iter().flat_map(|generation| generation.listeners.clone()).collect();
-        let living = self.generations.iter().filter(|generation| generation.number > 0);
-        let in_use: BTreeSet<u16> = living.flat_map(|generation| generation.cells.log_numbers()).collect();
-        let prepared = prepare(config, self.source.identity, &open, Some((&self.logs, &in_use)))?;
+        let owner = |address: &str| listen::owner(&open, address);
+        let prepared = prepare(config, self.source.identity, &open, Some((&self.logs, &self.logs_in_use())))
+            .map_err(|why| check::placed(file, self.source.identity, owner, why))?;
+        let handed_over: Vec<_> = open.iter().filter(|open| open.is_handed_over()).cloned().collect();
+        listen::refuse_unnamed(&handed_over, &prepared.listeners)?;
         self.begin(prepared, clients)
     }
 
@@ -82,6 +87,9 @@ impl Supervisor {
 
     /// Every worker of a new generation is verified: it gets the sockets, and the one before it drains.
     pub(super) fn succeed(&mut self, number: u32) -> Result<(), String> {
+        if let Err(why) = self.listeners_of(number).iter().try_for_each(|listener| listener.start()) {
+            return self.fail(number, why);
+        }
         let Some(mut pending) = self.pending.take_if(|pending| pending.number == number) else {
             return Ok(());
         };
@@ -97,10 +105,14 @@ impl Supervisor {
             }
         }
         self.give_generation_its_listeners(number)?;
+        let next = self.listeners_of(number);
         for (old, drain_ms) in before {
+            self.retire(old, &next);
             self.drain(old, drain_ms);
         }
+        self.close_ports();
         self.end_oldest();
+        self.give_programs()?;
         self.source.watched = pending.watched;
         // The first one is written when the whole service is ready.
         if self.started
@@ -112,6 +124,28 @@ impl Supervisor {
         self.logs.report.line(Level::Notice, &text);
         self.answer_reload(pending.clients, &Ok(text));
         Ok(())
+    }
+
+    fn listeners_of(&self, number: u32) -> Vec<Rc<Listener>> {
+        let generation = self.generations.iter().find(|generation| generation.number == number);
+        generation.map(|generation| generation.listeners.clone()).unwrap_or_default()
+    }
+
+    /// New connections come to the sockets of the next generation from now on; the old workers take those that wait in their own.
+    fn retire(&self, old: u32, next: &[Rc<Listener>]) {
+        let Some(generation) = self.generations.iter().find(|generation| generation.number == old) else { return };
+        let retired = (0..).zip(&generation.listeners).filter(|(_, listener)| listener.retire(next));
+        let listeners = retired.fold(0, |all, (place, _)| all | 1 << place);
+        if listeners != 0 {
+            for child in generation.workers().filter_map(|slot| slot.child.as_ref()) {
+                let _ = child.channel.send(&ToWorker::Linger { listeners }, &[]);
+            }
+        }
+    }
+
+    /// Nobody binds beside a listener any more.
+    fn close_ports(&self) {
+        self.generations.iter().flat_map(|generation| &generation.listeners).for_each(|listener| listener.socket.stand_alone());
     }
 
     /// Writes the pid file, and removes one that was elsewhere.
@@ -128,7 +162,7 @@ impl Supervisor {
     /// A new generation did not come to serve: ends it. While the service itself starts, that is its end.
     pub(super) fn fail(&mut self, number: u32, why: String) -> Result<(), String> {
         let why = self.give_up(number, why);
-        if self.current().is_none() {
+        if !self.started {
             return Err(why);
         }
         self.logs.report.line(Level::Error, &format!("reload: everything stays as it was: {why}"));
@@ -137,6 +171,7 @@ impl Supervisor {
 
     fn give_up(&mut self, number: u32, why: String) -> String {
         self.drain(number, 0);
+        self.close_ports();
         if let Some(Pending { clients, .. }) = self.pending.take_if(|pending| pending.number == number) {
             self.answer_reload(clients, &Err(why.clone()));
         }

@@ -84,8 +84,8 @@ fn generation(left: LeftGeneration, listeners: &[Rc<Listener>], children: &mut [
     let mut slots = left.places();
     for (slot, (_, _, child)) in slots.iter_mut().zip(&left.slots) {
         match child.and_then(|place| children.get_mut(place)?.take()) {
-            Some(Found { child, log_number, files_end, .. }) => {
-                slot.files_end = files_end;
+            Some(Found { child, log_number, ends, .. }) => {
+                slot.ends = ends;
                 slot.child = Some(child);
                 slot.log_number = log_number;
             }

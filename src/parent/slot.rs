@@ -1,7 +1,8 @@
 //! A place for one process of a role, and how soon it is filled again.
 
-use super::child::{Child, State};
+use super::child::{Brokers, Child, State};
 use crate::ipc::Channel;
+use crate::ipc::back_off::BackOff;
 use crate::role::Role;
 
 /// A place for one process, which is filled again when the process dies.
@@ -18,10 +19,9 @@ pub(super) struct Slot {
     pub(super) asked: u32,
     /// For a worker: `log`'s end of its log channel, until it can be handed over.
     pub(super) log_end: Option<Channel>,
-    /// For a worker: the other end of its channel to `files`, which each of them gets, as long as it lives.
-    pub(super) files_end: Option<Channel>,
-    /// Deaths in a row, each within [`STEADY_MS`] of its start.
-    failures: u32,
+    /// For a worker: the other ends of its channels to the brokers of its generation, which each of them gets, as long as it lives.
+    pub(super) ends: Option<Brokers>,
+    back_off: BackOff,
     /// When to start the next one, in monotonic milliseconds.
     pub(super) next_start: Option<u64>,
 }
@@ -36,8 +36,8 @@ impl Slot {
             log_number: 0,
             asked: 0,
             log_end: None,
-            files_end: None,
-            failures: 0,
+            ends: None,
+            back_off: BackOff::default(),
             next_start: None,
         }
     }
@@ -46,7 +46,10 @@ impl Slot {
         match self.role {
             Role::Worker | Role::Files if self.generation <= 1 => format!("{} {}", self.role.name(), self.number),
             Role::Worker | Role::Files => format!("{} {}, generation {}", self.role.name(), self.number, self.generation),
-            Role::Log | Role::Parent => self.role.name().to_owned(),
+            Role::Connect | Role::ConnectTcp | Role::Spool if self.generation > 1 => {
+                format!("{}, generation {}", self.role.name(), self.generation)
+            }
+            Role::Log | Role::Connect | Role::ConnectTcp | Role::Spool | Role::Spawn | Role::Parent => self.role.name().to_owned(),
         }
     }
 
@@ -54,19 +57,23 @@ impl Slot {
         self.child.as_ref().is_some_and(|child| child.state == State::Serving)
     }
 
-    /// How long to wait before the next start, in milliseconds: not at all after a steady life, then from 100 ms doubling to
-    /// a minute, so that a crash that repeats (or is repeated, to guess addresses) costs its cause more than us.
+    /// How long to wait before the next start, in milliseconds.
     pub(super) fn next_delay(&mut self, lived_ms: u64) -> u64 {
-        if lived_ms >= STEADY_MS {
-            self.failures = 0;
-        }
-        self.failures = self.failures.saturating_add(1);
-        match self.failures {
-            1 => 0,
-            n => DELAY_MIN_MS.saturating_mul(1 << (n - 2).min(16)).min(DELAY_MAX_MS),
-        }
+        self.back_off.next_delay(lived_ms)
     }
 }
+
+/// The next number behind `last` that no living process has. Workers count in rows that their numbers share modulo [`ROWS`]: as long as there
+/// are fewer processes, none gets the row of another, which would be emptied when one of the two starts or ends.
+pub(super) fn next_number(last: u16, living: &[u16]) -> u16 {
+    let mut apart =
+        (1..=ROWS).map(|step| last.wrapping_add(step)).filter(|number| living.iter().all(|other| other % ROWS != number % ROWS));
+    let mut free = (1..=u16::MAX).map(|step| last.wrapping_add(step)).filter(|number| !living.contains(number));
+    apart.next().or_else(|| free.next()).unwrap_or(last)
+}
+
+/// No fewer than the rows of any table that workers share; a power of two.
+const ROWS: u16 = 256;
 
 /// Where a process stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,21 +97,22 @@ impl Place {
     }
 }
 
-/// A process that lived this long did not die of its start.
-const STEADY_MS: u64 = 10_000;
-const DELAY_MIN_MS: u64 = 100;
-const DELAY_MAX_MS: u64 = 60_000;
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn replacement_is_immediate_once_then_backs_off_to_a_minute_and_recovers() {
-        let mut slot = Slot::new(Role::Worker, 0, 1);
-        let delays: Vec<u64> = (0..13).map(|_| slot.next_delay(5)).collect();
-        assert_eq!(delays[..5], [0, 100, 200, 400, 800]);
-        assert_eq!(delays.last(), Some(&60_000));
-        assert_eq!(slot.next_delay(STEADY_MS), 0);
+    fn a_new_process_never_gets_the_row_of_a_living_one() {
+        let living = [3, 300];
+        let mut last = 0;
+        for _ in 0..70_000 {
+            let next = next_number(last, &living);
+            assert!(next != last && living.iter().all(|other| other % ROWS != next % ROWS), "{next}");
+            last = next;
+        }
+        // With more processes than rows at least the numbers differ.
+        let many: Vec<u16> = (0..300).collect();
+        assert_eq!(next_number(10, &many), 300);
+        assert_eq!(next_number(u16::MAX, &many), 300);
     }
 }

@@ -1,6 +1,8 @@
 //! What the parent does once: takes its descriptors, finds whom to run as, binds, opens logs, gives up what it does not
 //! need, has the sandbox proved, and goes over to the loop.
 
+use super::account::{identity, ignored};
+use super::check;
 use super::child::Nursery;
 use super::control::{self, Control};
 use super::legacy::{self, Inherited, Legacy};
@@ -71,6 +73,7 @@ fn start(mut config: Config, file: Option<PathBuf>, legacy: Option<(Legacy, i32)
     let null = socket::null().map_err(|fault| format!("/dev/null: {fault}"))?;
     let before = legacy.as_ref().map(|(legacy, _)| legacy.take()).transpose()?;
     let identity = identity(&config)?;
+    ignored(&config).iter().for_each(|text| announce(text));
     let program = match &legacy {
         Some((legacy, _)) => PathBuf::from(&legacy.program),
         None => Executable::path().map_err(|fault| format!("/proc/self/exe: {fault}"))?,
@@ -100,7 +103,9 @@ fn start(mut config: Config, file: Option<PathBuf>, legacy: Option<(Legacy, i32)
     };
     let chrooted = matches!(config.jail.mode, JailMode::Chroot(_));
     let in_use = known.as_ref().map(Logs::numbers).unwrap_or_default();
-    let mut first = prepare(config, identity, &open, known.as_ref().map(|logs| (logs, &in_use)))?;
+    let owner = |address: &str| listen::owner(&open, address);
+    let mut first = prepare(config, identity, &open, known.as_ref().map(|logs| (logs, &in_use)))
+        .map_err(|why| file.as_deref().map_or(why.clone(), |file| check::placed(file, identity, owner, why)))?;
     listen::refuse_unnamed(&handed_over, &first.listeners)?;
     drop((handed_over, open, known));
     process::raise_file_limit();
@@ -137,31 +142,6 @@ fn start(mut config: Config, file: Option<PathBuf>, legacy: Option<(Legacy, i32)
     supervisor.started = true;
     supervisor.tell_manager();
     Ok(supervisor)
-}
-
-/// Whom confined roles run as.
-///
-/// # Errors
-/// Names the user or group that is not known, or may not be it.
-pub fn identity(config: &Config) -> Result<Identity, String> {
-    let (own_uid, own_gid) = privilege::own_ids();
-    if !privilege::is_root() {
-        return Ok(Identity { uid: own_uid, gid: own_gid, rootless: true });
-    }
-    let (uid, gid) = match &config.server.user {
-        Some(user) => privilege::look_up(user, config.server.group.as_deref())?,
-        None => privilege::look_up(SERVICE_USER, None).ok().filter(|(uid, gid)| *uid != 0 && *gid != 0).map_or_else(unused, Ok)?,
-    };
-    if uid == 0 || gid == 0 {
-        return Err(format!("the service may not run as root (user id {uid}, group id {gid}): name another user and group in [server]"));
-    }
-    Ok(Identity { uid, gid, rootless: false })
-}
-
-fn unused() -> Result<(u32, u32), String> {
-    let id = privilege::unused_id().ok_or("no unused user id was found, and the user \"anchorite\" does not exist")?;
-    announce(&format!("the user \"{SERVICE_USER}\" does not exist: running as the unused id {id}"));
-    Ok((id, id))
 }
 
 /// Cuts the parent's own capabilities to its policy and installs its filter, which its children inherit, unless the same is
@@ -209,5 +189,3 @@ pub(super) fn set_title(listeners: &[Rc<Listener>], missing: &[Layer]) {
     let without = if without.is_empty() { String::new() } else { format!(" WITHOUT {}", without.join(", ")) };
     title::set(&format!("anchorite: parent {}{without}", addresses.join(" ")));
 }
-
-const SERVICE_USER: &str = "anchorite";

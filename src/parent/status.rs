@@ -2,23 +2,35 @@
 
 use super::control::Asked;
 use super::generation::{Generation, Phase};
+use super::listen::Listener;
+use super::slot::Place;
 use super::supervise::Supervisor;
 use crate::ipc::counters::Totals;
 use crate::ipc::messages::ToWorker;
 use crate::ipc::status::{GenerationStatus, Status};
 use crate::role::Role;
 use crate::sys::{clock, process};
+use std::rc::Rc;
 
 impl Supervisor {
-    /// Asks a worker for the counters; its answer, or none in time, answers the client.
+    /// Asks the workers for the counters: the first answer, or none in time, answers the client. All of them are asked, since
+    /// one may be stopped or stuck just when an administrator wants to know.
     pub(super) fn ask_status(&mut self, client: u64, json: bool) {
         self.asked.push(Asked { client, json, until: clock::monotonic_ms() + ANSWER_MS });
         for place in self.places(|slot| slot.role == Role::Worker && slot.is_serving()) {
             let Some(slot) = self.slot_mut(place) else { continue };
             if slot.child.as_ref().is_some_and(|child| child.channel.send(&ToWorker::Report, &[]).is_ok()) {
                 slot.asked += 1;
-                return;
             }
+        }
+    }
+
+    /// The counters came from a worker. Where it owes more answers, this one is to an earlier question.
+    pub(super) fn counters(&mut self, place: Place, totals: Totals) {
+        let Some(slot) = self.slot_mut(place) else { return };
+        slot.asked -= 1;
+        if slot.asked == 0 {
+            self.answer_status(Some(totals));
         }
     }
 
@@ -46,6 +58,9 @@ impl Supervisor {
 }
 
 fn of(generation: &Generation) -> GenerationStatus {
+    let addresses = |which: fn(&&Rc<Listener>) -> bool| {
+        generation.listeners.iter().filter(which).map(|listener| listener.address().to_string()).collect()
+    };
     GenerationStatus {
         number: generation.number,
         state: match generation.phase {
@@ -54,7 +69,8 @@ fn of(generation: &Generation) -> GenerationStatus {
             Phase::Draining(_) => "draining",
         },
         workers: generation.workers().filter_map(|slot| slot.child.as_ref()).map(|child| child.pid).collect(),
-        addresses: generation.listeners.iter().map(|listener| listener.address().to_string()).collect(),
+        addresses: addresses(|_| true),
+        handed_over: addresses(|listener| listener.is_handed_over()),
     }
 }
 

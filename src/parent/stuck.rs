@@ -52,14 +52,30 @@ impl Supervisor {
     /// A broker says of a worker that it sent what it may not; `files` of one of its own generation.
     pub(super) fn condemn_worker(&mut self, accuser: Place, role: Role, worker: u16) -> Result<(), String> {
         let is_meant = |slot: &Slot| slot.log_number == worker && (role == Role::Log || slot.generation == accuser.generation);
-        let why = if role == Role::Log { "sent malformed log lines" } else { "asked files what it may not" };
-        self.condemn_all(Role::Worker, is_meant, why)
+        let why = match role {
+            Role::Log => "sent malformed log lines",
+            Role::Spool => "asked spool what it may not",
+            Role::Connect | Role::ConnectTcp => "asked connect what it may not",
+            Role::Files | Role::Worker | Role::Spawn | Role::Parent => "asked files what it may not",
+        };
+        self.condemn_all(Role::Worker, is_meant, why)?;
+        self.condemn_all(Role::Spawn, is_meant, why)
     }
 
     /// A worker says of its `files` that one of them sent what it may not: which, nobody can tell.
     pub(super) fn condemn_files(&mut self, accuser: Place) -> Result<(), String> {
         let is_meant = |slot: &Slot| slot.generation == accuser.generation;
         self.condemn_all(Role::Files, is_meant, "or another of its generation sent malformed answers")
+    }
+
+    /// A worker says that its `connect` or `spool` sent what it may not.
+    pub(super) fn condemn_broker(&mut self, accuser: Place, is_it: fn(Role) -> bool) -> Result<(), String> {
+        let is_meant = |slot: &Slot| slot.generation == accuser.generation;
+        let role = self.slots().find(|slot| is_it(slot.role) && is_meant(slot)).map(|slot| slot.role);
+        match role {
+            Some(role) => self.condemn_all(role, is_meant, "sent malformed answers"),
+            None => Ok(()),
+        }
     }
 
     fn condemn_all(&mut self, role: Role, which: impl Fn(&Slot) -> bool, why: &str) -> Result<(), String> {

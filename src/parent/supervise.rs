@@ -3,6 +3,7 @@
 //! A listening socket stays open here through any worker's death, so no connection is refused meanwhile. A process that
 //! sends something malformed is ended, not the parent. Respawn is at once the first time and slower each time after.
 
+use super::cell::Birth;
 use super::child::{Child, Ends, Nursery, STUCK_MS, State, Stuck};
 use super::control::{Asked, Control};
 use super::generation::{Generation, Phase};
@@ -13,7 +14,7 @@ use super::prepare::{Pending, Prepared, Source};
 use super::slot::{Place, Slot};
 use crate::config::Level;
 use crate::ipc::control::Order;
-use crate::ipc::messages::{Death, ToFiles, ToLog, ToParent, ToWorker};
+use crate::ipc::messages::{Death, ToFiles, ToLog, ToParent, ToSpawn, ToWorker};
 use crate::ipc::{Channel, Received, birth};
 use crate::role::{Layer, Role};
 use crate::sys::candidate::Candidate;
@@ -36,7 +37,7 @@ pub(super) struct Supervisor {
     pub(super) manager: Manager,
     /// The first generation serves and the pid file is written.
     pub(super) started: bool,
-    next_log_number: u16,
+    pub(super) next_log_number: u16,
     stopping: Stopping,
     pub(super) source: Source,
     pub(super) control: Control,
@@ -157,7 +158,7 @@ impl Supervisor {
             self.start_due(now);
             self.end_overdue(now);
             self.replace_stuck(now);
-            self.generations.retain(|generation| !generation.is_gone());
+            self.forget_gone();
             if matches!(self.stopping, Stopping::Log(_)) && self.slots().all(|slot| slot.child.is_none()) {
                 self.control.clients.answer_all(&Ok("stopped".to_owned()));
                 return 0;
@@ -203,7 +204,7 @@ impl Supervisor {
                     self.tell_refused();
                 }
                 Arrived::Stop => self.stop(STOP_GRACE_MS),
-                Arrived::Drain => self.stop(self.current().map_or(STOP_GRACE_MS, |generation| generation.drain_ms)),
+                Arrived::Drain => self.finish(),
                 Arrived::Reload => self.reload(Vec::new()),
                 Arrived::Upgrade => self.upgrade(),
                 Arrived::Reopen => drop(self.reopen()),
@@ -221,10 +222,7 @@ impl Supervisor {
                 let outcome = self.reopen();
                 self.control.clients.answer(client, &outcome.map(|()| "log files reopened".to_owned()));
             }
-            Some(Order::Stop) => {
-                // Answered by the end of the connection, when nothing of the service is left.
-                self.stop(self.current().map_or(STOP_GRACE_MS, |generation| generation.drain_ms));
-            }
+            Some(Order::Stop) => self.finish(),
             Some(Order::Status { json }) => self.ask_status(client, json),
         }
     }
@@ -240,29 +238,24 @@ impl Supervisor {
         };
         slot.next_start = None;
         let ends = if slot.role == Role::Worker { Some(Ends::pairs()?) } else { None };
-        let child = self.nursery.start(&generation.cells, slot.role, &slot.name(), log_number, ends.as_ref().map(|(ends, _)| ends))?;
+        let birth = if generation.phase == Phase::Starting { Birth::First } else { Birth::Again };
+        let slice = generation.cells.encode(slot.role, log_number, birth);
+        let child = self.nursery.start(slot.role, &slice, &slot.name(), ends.as_ref().map(|(ends, _)| ends))?;
         self.poller.add(&child.channel, Interest::Input, place.token()).map_err(|fault| format!("epoll: {fault}"))?;
         slot.child = Some(child);
         slot.asked = 0;
-        (slot.log_end, slot.files_end) = ends.map(|(_, brokers)| (brokers.log, brokers.files)).unzip();
+        if let Some((_, brokers)) = ends {
+            (slot.log_end, slot.ends) = (Some(brokers.log), Some(brokers.brokers));
+        }
         slot.log_number = log_number;
-        self.share_disk(place)
+        self.share(place)?;
+        self.share_spawn(place)
     }
 
     /// Starts every process of a generation.
     pub(super) fn launch(&mut self, generation: u32) -> Result<(), String> {
         let count = self.generations.iter().find(|known| known.number == generation).map_or(0, |known| known.slots.len());
         (0..u32::try_from(count).unwrap_or(0)).try_for_each(|slot| self.launch_at(Place { generation, slot }))
-    }
-
-    /// A number that `log` knows no living worker by.
-    fn free_log_number(&mut self) -> u16 {
-        loop {
-            self.next_log_number = self.next_log_number.wrapping_add(1);
-            if !self.slots().any(|slot| slot.child.is_some() && slot.log_number == self.next_log_number) {
-                return self.next_log_number;
-            }
-        }
     }
 
     /// Takes one message of a child.
@@ -291,10 +284,12 @@ impl Supervisor {
             Received::Message(ToParent::Failed { why }, _) if state == State::Starting => {
                 self.condemn(place, &format!("did not start: {why}"))
             }
-            Received::Message(ToParent::Malformed { worker }, _) if matches!(role, Role::Log | Role::Files) => {
+            Received::Message(ToParent::Malformed { worker }, _) if !matches!(role, Role::Worker | Role::Parent) => {
                 self.condemn_worker(place, role, worker)
             }
             Received::Message(ToParent::MalformedFiles, _) if role == Role::Worker => self.condemn_files(place),
+            Received::Message(ToParent::MalformedConnect, _) if role == Role::Worker => self.condemn_broker(place, Role::is_connect),
+            Received::Message(ToParent::MalformedSpool, _) if role == Role::Worker => self.condemn_broker(place, Role::is_spool),
             Received::Message(ToParent::Lost { lines, file, errno }, _) if role == Role::Log => {
                 self.lost_lines += u64::from(lines);
                 self.logs.report.line(Level::Error, &self.logs.loss(lines, file, errno));
@@ -302,10 +297,7 @@ impl Supervisor {
             }
             // Only who was asked, or a worker that is taken over could keep this process busy.
             Received::Message(ToParent::Counters(totals), _) if slot.asked > 0 => {
-                if let Some(slot) = self.slot_mut(place) {
-                    slot.asked -= 1;
-                }
-                self.answer_status(Some(totals));
+                self.counters(place, totals);
                 Ok(())
             }
             Received::Message(ToParent::NoSyslog, _) if role == Role::Log => self.give_syslog(),
@@ -317,6 +309,8 @@ impl Supervisor {
                 | ToParent::Unusable { .. }
                 | ToParent::Malformed { .. }
                 | ToParent::MalformedFiles
+                | ToParent::MalformedConnect
+                | ToParent::MalformedSpool
                 | ToParent::Lost { .. }
                 | ToParent::NoSyslog,
                 _,
@@ -346,9 +340,12 @@ impl Supervisor {
             }
             return self.give_logs();
         }
+        if slot.role == Role::Spawn {
+            return self.admit_spawn();
+        }
         let (role, is_ready) = (slot.role, generation.is_ready());
-        if role == Role::Files {
-            self.admit_files(place)?;
+        if role.is_shared() {
+            self.admit_broker(place, role)?;
         }
         match phase {
             Phase::Starting if is_ready => self.succeed(place.generation),
@@ -386,7 +383,7 @@ impl Supervisor {
         let replace = self.is_replaced(place);
         let Some(slot) = self.slot_mut(place) else { return Ok(()) };
         let Some(child) = slot.child.take() else { return Ok(()) };
-        (slot.log_end, slot.files_end) = (None, None);
+        (slot.log_end, slot.ends) = (None, None);
         let (role, number) = (slot.role, slot.log_number);
         // What it said before it died is worth more than how it died.
         let said = match child.channel.receive() {
@@ -404,6 +401,8 @@ impl Supervisor {
                 Ended::Exited(_) | Ended::Signalled(_) => Death::Ended,
             };
             self.tell_of_death(number, death);
+        } else if role == Role::Spawn {
+            self.tell_of_lost_programs();
         }
         if starting {
             return self.fail(place.generation, why);
@@ -436,7 +435,10 @@ impl Supervisor {
         }
         let left = |child: &Child| matches!(child.state, State::Leaving(deadline) if now >= deadline);
         self.kill(|slot| slot.child.as_ref().is_some_and(left));
-        for generation in &self.generations {
+        for generation in &mut self.generations {
+            if let Phase::Draining(_) = generation.phase {
+                generation.listeners.retain(|listener| listener.socket.is_waiting(now));
+            }
             if matches!(generation.phase, Phase::Draining(deadline) if now >= deadline) {
                 generation.slots.iter().filter_map(|slot| slot.child.as_ref()).for_each(|child| process::kill(child.pid));
             }
@@ -448,8 +450,9 @@ impl Supervisor {
                 if let Some(log) = self.slot(LOG).and_then(|slot| slot.child.as_ref()) {
                     let _ = log.channel.send(&ToLog::Stop, &[]);
                 }
+                self.stop_programs();
             }
-            Stopping::Log(deadline) if now >= deadline => self.kill(|slot| slot.role == Role::Log),
+            Stopping::Log(deadline) if now >= deadline => self.kill(|slot| matches!(slot.role, Role::Log | Role::Spawn)),
             Stopping::No | Stopping::Workers | Stopping::Log(_) => {}
         }
     }
@@ -459,6 +462,13 @@ impl Supervisor {
     }
 
     /// Tells the workers to finish within `grace_ms`; a second signal can only shorten that.
+    /// Lets transfers finish and stops; asked again, goes on. Who asks is answered by the end of the connection, when nothing is left.
+    fn finish(&mut self) {
+        if !self.is_stopping() {
+            self.stop(self.current().map_or(STOP_GRACE_MS, |generation| generation.drain_ms));
+        }
+    }
+
     fn stop(&mut self, grace_ms: u64) {
         if matches!(self.stopping, Stopping::Log(_)) {
             return;
@@ -471,13 +481,13 @@ impl Supervisor {
         for number in self.generations.iter().map(|generation| generation.number).filter(|number| *number > 0).collect::<Vec<_>>() {
             self.drain(number, grace_ms);
         }
-        if let Some(slot) = self.slot_mut(LOG) {
+        for slot in self.generations.iter_mut().take(1).flat_map(|generation| &mut generation.slots) {
             slot.next_start = None;
         }
     }
 
     /// Lets the workers of a generation finish what runs and take no more. Its listening sockets are closed here too; those
-    /// that a newer generation has as well stay open.
+    /// that a newer generation has as well stay open, and those in which something may wait.
     pub(super) fn drain(&mut self, number: u32, grace_ms: u64) {
         let Some(generation) = self.generations.iter_mut().find(|generation| generation.number == number) else {
             return;
@@ -487,13 +497,14 @@ impl Supervisor {
             Phase::Draining(earlier) => Phase::Draining(deadline.min(earlier)),
             Phase::Starting | Phase::Serving => Phase::Draining(deadline),
         };
-        generation.listeners.clear();
+        generation.listeners.retain(|listener| listener.socket.is_retired());
         let message =
             ToWorker::Stop { grace_ms: u32::try_from(grace_ms).unwrap_or(u32::MAX), idle: self.stopping != Stopping::No || grace_ms == 0 };
         for slot in &mut generation.slots {
             slot.next_start = None;
             let send = |child: &&Child| match slot.role {
-                Role::Files => child.channel.send(&ToFiles::Stop, &[]).is_err(),
+                Role::Files | Role::Connect | Role::ConnectTcp | Role::Spool => child.channel.send(&ToFiles::Stop, &[]).is_err(),
+                Role::Spawn => child.channel.send(&ToSpawn::Stop, &[]).is_err(),
                 Role::Worker | Role::Log | Role::Parent => child.channel.send(&message, &[]).is_err(),
             };
             if let Some(child) = slot.child.as_ref().filter(send) {
@@ -573,7 +584,7 @@ pub(super) const CHECK: u64 = u64::MAX - 2;
 const CLIENTS: u64 = u64::MAX - 256;
 
 /// How long a process may take to confine itself.
-pub(super) const START_MS: u64 = 10_000;
+pub(super) const START_MS: u64 = 30_000;
 
 /// TERM and INT: how long responses that are under way may take.
 const STOP_GRACE_MS: u64 = 2_000;

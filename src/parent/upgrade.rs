@@ -6,6 +6,7 @@
 //! fails before, it ends what it started itself, and becomes the old program again, from the descriptor that was held open
 //! since the start, which is then as it was: see `restore`.
 
+use super::child::Brokers;
 use super::generation::{Generation, Phase};
 use super::legacy::{Found, LeftChild, LeftGeneration, Legacy, Rest};
 use super::listen::Listener;
@@ -40,9 +41,10 @@ impl Supervisor {
             return Err("the service is stopping, or a replacement is under way".to_owned());
         }
         let file = self.source.file.as_deref().ok_or("there is no configuration file to read again")?;
-        let open = self.current().into_iter().flat_map(|generation| &generation.listeners);
-        let open: Vec<String> = open.map(|listener| listener.address().to_string()).collect();
-        let check = Check::start(&self.source.program, file, &open).map_err(|fault| self.refusal(&fault.to_string()))?;
+        let open = self.generations.iter().flat_map(|generation| &generation.listeners);
+        let open: Vec<String> = open.flat_map(|listener| listener.told()).collect();
+        let check = Check::start(&self.source.program, file, &open)
+            .map_err(|fault| format!("cannot run \"{}\": {fault}", self.source.program.display()))?;
         self.poller.add(&check, Interest::Input, CHECK).map_err(|fault| format!("epoll: {fault}"))?;
         self.candidate = Candidate::Checking(check);
         Ok(())
@@ -125,18 +127,22 @@ impl Supervisor {
                 drain_ms: generation.drain_ms,
                 slots: Vec::new(),
             };
-            for listener in &generation.listeners {
+            for listener in generation.listeners.iter().filter(|listener| !listener.socket.is_retired()) {
                 left.listeners.push(listeners.len());
                 listeners.push((listener.configured.clone(), kept.keep(listener.socket.as_fd())?, listener.own.get()));
             }
             for slot in &generation.slots {
-                let child = slot.child.as_ref().filter(|_| slot.is_serving());
+                // `spawn` and its programs end with the program that started them: the next one starts its own.
+                let child = slot.child.as_ref().filter(|_| slot.is_serving() && slot.role != Role::Spawn);
                 left.slots.push((slot.role, slot.number, child.map(|_| children.len())));
                 if let Some(child) = child {
                     let channel = kept.keep(child.channel.as_fd())?;
-                    let files = slot.files_end.as_ref().map(|end| kept.keep(end.as_fd())).transpose()?;
+                    let mut ends = None;
+                    if let Some([a, b, c, d]) = slot.ends.as_ref().map(Brokers::all) {
+                        ends = Some([kept.keep(a.as_fd())?, kept.keep(b.as_fd())?, kept.keep(c.as_fd())?, kept.keep(d.as_fd())?]);
+                    }
                     let (role, log_number) = (slot.role.name().to_owned(), slot.log_number);
-                    children.push(LeftChild { role, pid: child.pid, channel, files, log_number });
+                    children.push(LeftChild { role, pid: child.pid, channel, ends, log_number });
                 }
             }
             generations.push(left);
@@ -179,14 +185,14 @@ impl Supervisor {
         self.next_generation += 1;
         let mut generation = Generation::new(number, cells, listeners, 0, drain_ms);
         generation.phase = Phase::Serving;
-        for Found { role, child, log_number, files_end } in children {
+        for Found { role, child, log_number, ends } in children {
             if role == Role::Log {
                 self.adopted_log = Some(child.channel);
                 continue;
             }
             let mut slot = Slot::new(role, u16::try_from(generation.slots.len()).unwrap_or(u16::MAX), number);
             slot.log_number = log_number;
-            slot.files_end = files_end;
+            slot.ends = ends;
             slot.child = Some(child);
             generation.slots.push(slot);
         }

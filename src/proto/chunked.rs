@@ -79,7 +79,7 @@ enum Trailer {
 }
 
 impl Chunked {
-    pub(super) fn new(limits: &BodyLimits) -> Chunked {
+    pub fn new(limits: &BodyLimits) -> Chunked {
         Chunked {
             state: FIRST,
             allowed: limits.content,
@@ -95,7 +95,7 @@ impl Chunked {
     /// # Errors
     /// 400 for what the grammar does not have; 413 as soon as a chunk announces more content than the limit allows, and for extensions
     /// of more than [`EXTENSIONS_MAX`] bytes in all; 431 for a trailer section beyond its limits. It is not to be called again.
-    pub(super) fn read<'b>(&mut self, input: &mut &'b [u8]) -> Result<Piece<'b>, Reject> {
+    pub fn read<'b>(&mut self, input: &mut &'b [u8]) -> Result<Piece<'b>, Reject> {
         loop {
             match &mut self.state {
                 State::Data { remaining: 0 } => self.state = State::DataCr,

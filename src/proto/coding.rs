@@ -6,7 +6,7 @@ use super::head::Request;
 use serde::{Deserialize, Serialize};
 
 /// A content coding that can be sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Coding {
     Gzip,
     Brotli,

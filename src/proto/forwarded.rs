@@ -21,10 +21,27 @@ pub fn x_forwarded_for(values: &[&[u8]], trusted: impl Fn(IpAddr) -> bool) -> Op
         .map(|(client, ())| client)
 }
 
-/// The client by the values of `Forwarded`, and how it came to the proxy that says so.
+/// As [`x_forwarded_for`], with the proxies between: from the client to the one nearest to here. `None`: it cannot be told.
+pub fn x_forwarded_for_chain(values: &[&[u8]], trusted: impl Fn(IpAddr) -> bool) -> Option<Vec<IpAddr>> {
+    let elements = values.iter().rev().flat_map(|value| value.rsplit(|byte| *byte == b',')).map(<[u8]>::trim_ascii);
+    let mut chain = Vec::new();
+    for element in elements.filter(|element| !element.is_empty()) {
+        let address = node(element)?;
+        chain.push(address);
+        if !trusted(address) {
+            break;
+        }
+    }
+    chain.reverse();
+    (!chain.is_empty()).then_some(chain)
+}
+
+/// The client by the values of `Forwarded`, and how it came to the proxy that says so. A client may begin a quoted string and leave it
+/// to its proxy to go on behind that: what the proxy adds has whole strings and no comma in them, so such a line is taken apart at all its
+/// commas. Otherwise a client could hide its address, and be taken for the proxy.
 pub fn forwarded(values: &[&[u8]], trusted: impl Fn(IpAddr) -> bool) -> Option<(IpAddr, Option<Proto>)> {
-    let elements: Vec<&[u8]> = values.iter().map(|value| split(value, b',')).collect::<Option<Vec<_>>>()?.concat();
-    walk(elements.into_iter().rev().filter(|element| !element.is_empty()).map(element), trusted)
+    let elements = values.iter().rev().flat_map(|value| split(value, b',').unwrap_or_else(|| at_commas(value)).into_iter().rev());
+    walk(elements.filter(|element| !element.is_empty()).map(element), trusted)
 }
 
 /// `X-Forwarded-Proto`: what the last proxy says.
@@ -107,6 +124,11 @@ fn unquoted(value: &[u8]) -> Option<Vec<u8>> {
     Some(text)
 }
 
+/// The parts between all commas.
+fn at_commas(value: &[u8]) -> Vec<&[u8]> {
+    value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii).collect()
+}
+
 fn proto(word: &[u8]) -> Option<Proto> {
     if word.eq_ignore_ascii_case(b"https") {
         return Some(Proto::Https);
@@ -176,6 +198,9 @@ mod tests {
         ] {
             let values: Vec<&[u8]> = values.iter().map(|value| value.as_bytes()).collect();
             assert_eq!(x_forwarded_for(&values, trusted), client.map(|client| client.parse().unwrap()), "{values:?}");
+            let chain = x_forwarded_for_chain(&values, trusted);
+            assert_eq!(chain.as_ref().map(|chain| chain[0]), client.map(|client| client.parse().unwrap()), "{values:?}");
+            assert!(chain.is_none_or(|chain| chain.iter().skip(1).all(|proxy| trusted(*proxy))), "{values:?}");
         }
     }
 
@@ -243,6 +268,11 @@ mod tests {
             (&["for =192.0.2.1"], None),
             (&["for="], None),
             (&["192.0.2.1"], None),
+            // What a client leaves open does not swallow what its proxy says.
+            (&["for=\"198.51.100.7, for=192.0.2.1"], Some(("192.0.2.1", None))),
+            (&["for=\"\\, for=\"192.0.2.1:80\";host=\"a\""], Some(("192.0.2.1", None))),
+            (&["for=\"", "for=192.0.2.1"], Some(("192.0.2.1", None))),
+            (&["for=\"", "for=192.0.2.1;proto=https, for=10.0.0.1"], Some(("192.0.2.1", Some(Https)))),
             // A string that is open in one line would swallow what the next says.
             (&["for=\"192.0.2.1", "for=10.0.0.1"], None),
             (&[""], None),

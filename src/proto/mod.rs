@@ -8,15 +8,24 @@
 
 pub mod accept;
 pub mod body;
+pub mod cgi;
 pub mod chunked;
 pub mod coding;
 pub mod conditional;
 pub mod date;
+pub mod decimal;
+pub mod environment;
+pub mod fastcgi;
+pub mod fault;
+mod fields;
 pub mod forwarded;
 pub mod head;
 mod piece;
 pub mod proxy_protocol;
 pub mod range;
 mod request_line;
+pub mod response_head;
+pub mod scgi;
 pub mod status;
 pub mod target;
+pub mod uwsgi;

@@ -5,10 +5,12 @@
 use std::fmt;
 
 /// A status code that this server sends (RFC 9110, 15; RFC 6585, 5).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Status(u16);
 
 impl Status {
+    /// Never of an answer that ends.
+    pub const SWITCHING_PROTOCOLS: Status = Status(101);
     pub const OK: Status = Status(200);
     pub const NO_CONTENT: Status = Status(204);
     pub const RESET_CONTENT: Status = Status(205);
@@ -22,6 +24,7 @@ impl Status {
     pub const NOT_FOUND: Status = Status(404);
     pub const METHOD_NOT_ALLOWED: Status = Status(405);
     pub const REQUEST_TIMEOUT: Status = Status(408);
+    pub const LENGTH_REQUIRED: Status = Status(411);
     pub const PRECONDITION_FAILED: Status = Status(412);
     pub const CONTENT_TOO_LARGE: Status = Status(413);
     pub const URI_TOO_LONG: Status = Status(414);
@@ -31,7 +34,10 @@ impl Status {
     pub const REQUEST_HEADER_FIELDS_TOO_LARGE: Status = Status(431);
     pub const INTERNAL_SERVER_ERROR: Status = Status(500);
     pub const NOT_IMPLEMENTED: Status = Status(501);
+    pub const BAD_GATEWAY: Status = Status(502);
     pub const SERVICE_UNAVAILABLE: Status = Status(503);
+    pub const GATEWAY_TIMEOUT: Status = Status(504);
+    pub const INSUFFICIENT_STORAGE: Status = Status(507);
     pub const HTTP_VERSION_NOT_SUPPORTED: Status = Status(505);
 
     /// A status that a configuration names: a final one, 200 to 599.
@@ -50,6 +56,7 @@ impl Status {
     /// The phrase that stands behind the code in the status line.
     pub const fn reason(self) -> &'static str {
         match self.0 {
+            101 => "Switching Protocols",
             200 => "OK",
             201 => "Created",
             202 => "Accepted",
@@ -160,6 +167,7 @@ mod tests {
             Status::NOT_IMPLEMENTED,
             Status::SERVICE_UNAVAILABLE,
             Status::HTTP_VERSION_NOT_SUPPORTED,
+            Status::INSUFFICIENT_STORAGE,
         ];
         for status in all {
             assert_ne!(status.reason(), "Unknown", "{status}");

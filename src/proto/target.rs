@@ -42,6 +42,17 @@ impl Path {
         self.starts.iter().zip(ends).map(|(start, end)| &self.bytes[start + 1..end])
     }
 
+    /// Where each segment ends, and whether all segments up to there can name a file: none of them holds a slash.
+    pub fn ends(&self) -> impl Iterator<Item = (usize, bool)> {
+        let end = self.bytes.len() - usize::from(self.directory && !self.bytes.is_empty());
+        let ends = self.starts.iter().skip(1).copied().chain([end]);
+        let mut fine = true;
+        self.starts.iter().zip(ends).map(move |(start, end)| {
+            fine = fine && !(self.nameless && self.bytes[start + 1..end].contains(&b'/'));
+            (end, fine)
+        })
+    }
+
     /// Appends a part of [`Path::bytes`] percent-encoded, as [`encode`] does; a slash that is no separator stays `%2F`, so that reading what
     /// was written gives the same segments again.
     pub fn encode_part(&self, part: Range<usize>, out: &mut Vec<u8>) {

@@ -2,15 +2,23 @@
 //!
 //! Used by `anchorite explain`; does no I/O: whoever calls answers the look-ups.
 
+mod coding;
+mod line;
+mod told;
+
+pub use line::{Behind, Circumstances, NotListed, Seen, shown};
+
 use super::facts::Facts;
 use super::listing::{Format, Order};
-use super::log_format;
 use super::lookup::{Base, Stands};
 use super::plan::{Answer, Lookup, Outcome, Plan, Step};
+use super::template::{Client, STATUS};
 use super::trace::{Answered, Event, Mismatch};
 use super::{Chosen, Compiled, Door, Sites};
-use crate::config::Page;
+use crate::config::{Act, Page};
+use crate::proto::body::{Body, BodyLimits};
 use crate::proto::status::Status;
+use line::{Line, full, place};
 use std::os::unix::ffi::OsStrExt;
 
 /// What came of a request, and why.
@@ -23,32 +31,20 @@ pub struct Explanation {
     lines: Vec<Line>,
 }
 
-/// One thing told: for people, and for programs.
-#[derive(Clone, Debug)]
-struct Line {
-    text: String,
-    members: Vec<(&'static str, Member)>,
-}
-
-#[derive(Clone, Debug)]
-enum Member {
-    Text(Vec<u8>),
-    Number(u64),
-    Truth(bool),
-}
-
 /// Decides about a request that came in at a door. `look` answers what is asked of the disk, perhaps with a note for the reader: the error, and the component of the
 /// path that refuses.
-pub fn explain<F>(
+pub fn explain(
     sites: &Sites,
     door: Door,
     facts: &Facts<'_>,
-    mut look: impl FnMut(&Base, Lookup<'_>) -> (Answer<F>, Option<String>),
+    circumstances: &Circumstances<'_>,
+    behind: &Behind<'_>,
+    mut look: impl FnMut(&Base, Lookup<'_>) -> (Answer<Seen>, Option<String>),
 ) -> Explanation {
     let (number, chosen) = sites.choose(door, facts.host);
     let site = sites.compiled(number);
     let (mut plan, mut events, mut notes) = (Plan::default(), Vec::new(), Vec::new());
-    let mut step = plan.begin_traced::<F>(site, facts, &mut events);
+    let mut step = plan.begin_traced::<Seen>(site, facts, &mut events);
     let outcome = loop {
         match step {
             Step::Done(outcome) => break outcome,
@@ -64,17 +60,36 @@ pub fn explain<F>(
         }
     };
     let mut lines = vec![site_line(site, number, chosen), path_line(facts)];
-    if facts.forwarded {
-        lines.push(client_line(facts));
-    }
+    lines.extend(client_line(facts));
     let mut notes = notes.into_iter();
     lines.extend(events.iter().map(|event| {
         let note = if matches!(event, Event::Answered(_)) { notes.next().flatten() } else { None };
         event_line(event, note, sites, site, facts)
     }));
-    let outcome = outcome.without_file();
+    let content = plan.changes().body.unwrap_or(circumstances.body_max);
+    let seen = if let Outcome::File(seen) = &outcome { Some(*seen) } else { None };
+    let outcome = match Body::begin(circumstances.framing, &BodyLimits { content, trailer_bytes: 0, trailer_count: 0 }) {
+        Ok(_) => outcome.without_file(),
+        Err(reject) => {
+            lines.push(Line::new("too_large", format!("takes a body of at most {content} bytes")).number("bytes", content));
+            Outcome::Status(reject.status)
+        }
+    };
+    let base = sites.directories().get(plan.lookup().root.0).filter(|_| outcome == Outcome::Listing);
+    let outcome = base.and_then(|base| (behind.not_listed)(base, plan.lookup())).map_or(outcome, |(status, why)| {
+        lines.push(Line::new("not_listed", format!("cannot list: {why}")).with("note", why));
+        Outcome::Status(status)
+    });
     lines.push(outcome_line(sites, site, &plan, facts, outcome));
+    lines.extend(match (outcome, seen) {
+        (Outcome::File(()), Some(seen)) => coding::of_file((sites, site), &mut plan, facts, circumstances, seen, &mut look),
+        (Outcome::Listing, _) => coding::of_listing(site, &plan, circumstances),
+        _ => None,
+    });
     lines.extend(change_lines(&plan));
+    if outcome == Outcome::Backend {
+        lines.extend(told::lines((sites, site), &plan, facts, circumstances.framing, behind));
+    }
     lines.extend(error_page_line(sites, site, &mut plan, facts, outcome, look));
     Explanation { site: number, outcome, lines }
 }
@@ -103,51 +118,10 @@ impl Explanation {
     /// Whether the request gets what it asked for: neither an error nor a refusal.
     pub fn is_answered(&self) -> bool {
         match self.outcome {
-            Outcome::File(()) | Outcome::Listing | Outcome::Redirect(_) | Outcome::Page(_) | Outcome::Allow => true,
+            Outcome::File(()) | Outcome::Listing | Outcome::Redirect(_) | Outcome::Page(_) | Outcome::Allow | Outcome::Backend => true,
             Outcome::Status(status) | Outcome::ErrorPage(status, ()) | Outcome::Respond(status) => status.code() < 400,
-            Outcome::MethodNotAllowed => false,
+            Outcome::MethodNotAllowed | Outcome::Source => false,
         }
-    }
-}
-
-impl Member {
-    fn write(&self, out: &mut Vec<u8>) {
-        match self {
-            Member::Text(text) => {
-                out.push(b'"');
-                log_format::json_text(text, usize::MAX, out);
-                out.push(b'"');
-            }
-            Member::Number(number) => out.extend_from_slice(number.to_string().as_bytes()),
-            Member::Truth(truth) => out.extend_from_slice(if *truth { b"true" } else { b"false" }),
-        }
-    }
-}
-
-impl Line {
-    fn new(what: &'static str, text: String) -> Line {
-        Line { text, members: vec![("what", Member::Text(what.into()))] }
-    }
-
-    fn with(mut self, name: &'static str, text: impl AsRef<[u8]>) -> Line {
-        self.members.push((name, Member::Text(text.as_ref().to_vec())));
-        self
-    }
-
-    fn number(mut self, name: &'static str, number: impl TryInto<u64>) -> Line {
-        self.members.push((name, Member::Number(number.try_into().unwrap_or(u64::MAX))));
-        self
-    }
-
-    fn truth(mut self, name: &'static str, truth: bool) -> Line {
-        self.members.push((name, Member::Truth(truth)));
-        self
-    }
-
-    /// With the number of a rule, from 1, and where it stands.
-    fn rule(self, site: &Compiled, rule: usize) -> Line {
-        let place = place(site, rule);
-        self.number("rule", rule + 1).with("place", place)
     }
 }
 
@@ -160,6 +134,8 @@ impl<F> Outcome<F> {
             Outcome::Status(status) | Outcome::ErrorPage(status, _) => Outcome::Status(status),
             Outcome::Respond(status) => Outcome::Respond(status),
             Outcome::Page(page) => Outcome::Page(page),
+            Outcome::Backend => Outcome::Backend,
+            Outcome::Source => Outcome::Source,
             Outcome::Allow => Outcome::Allow,
             Outcome::MethodNotAllowed => Outcome::MethodNotAllowed,
         }
@@ -180,9 +156,22 @@ fn site_line(site: &Compiled, number: usize, chosen: Chosen) -> Line {
         .with("root", site.site.root.as_os_str().as_bytes())
 }
 
-fn client_line(facts: &Facts<'_>) -> Line {
-    let (client, scheme) = (facts.client.to_canonical().to_string(), facts.scheme.name());
-    Line::new("client", format!("asked by {client} over {scheme}, as a trusted proxy says")).with("client", client).with("scheme", scheme)
+/// Who asks, where that is not whoever was said to.
+fn client_line(facts: &Facts<'_>) -> Option<Line> {
+    let (client, scheme) = (client(facts), facts.scheme.name());
+    let is_local = facts.client.is_unspecified();
+    let text = match (facts.forwarded, is_local) {
+        (true, _) => format!("asked by {client} over {scheme}, as a trusted proxy says"),
+        (false, true) => {
+            format!("asked over a socket in the file system: \"allow\", \"deny\" and \"client\" take {} for the client", facts.client)
+        }
+        (false, false) => return None,
+    };
+    Some(Line::new("client", text).with("client", client).with("scheme", scheme))
+}
+
+fn client(facts: &Facts<'_>) -> String {
+    Client(facts.client.to_canonical()).to_string()
 }
 
 fn path_line(facts: &Facts<'_>) -> Line {
@@ -193,7 +182,7 @@ fn event_line(event: &Event, note: Option<String>, sites: &Sites, site: &Compile
     let named = |rule: usize| format!("rule {} ({})", rule + 1, place(site, rule));
     match event {
         Event::Access { rule, refuses } => {
-            let client = facts.client.to_canonical();
+            let client = client(facts);
             let verb = if *refuses { "refuses" } else { "permits" };
             Line::new("access", format!("{} {verb} client {client}", named(*rule))).rule(site, *rule).truth("permits", !refuses)
         }
@@ -239,6 +228,20 @@ fn event_line(event: &Event, note: Option<String>, sites: &Sites, site: &Compile
                 None => line,
             }
         }
+        Event::Script { rule, backend, name, info, checked } => {
+            let (script, rest) = (shown(name), shown(info));
+            let found = if *checked { "" } else { ", not looked up" };
+            let text = format!("{} hands it to backend \"{backend}\": SCRIPT_NAME \"{script}\", PATH_INFO \"{rest}\"{found}", named(*rule));
+            Line::new("script", text)
+                .rule(site, *rule)
+                .with("backend", backend)
+                .with("script_name", name)
+                .with("path_info", info)
+                .truth("looked_up", *checked)
+        }
+        Event::ScriptIndex { path } => {
+            Line::new("script_index", format!("the index is a script: the rules run again with \"{}\"", shown(path))).with("path", path)
+        }
         Event::Plain => Line::new("plain", "the request is plain, and \"https_redirect\" sends it to https".to_owned()),
         Event::Hidden => Line::new("hidden", "a name in the path is hidden by \"hidden\"".to_owned()),
         Event::NamesNoFile => {
@@ -256,12 +259,18 @@ fn outcome_line(sites: &Sites, site: &Compiled, plan: &Plan, facts: &Facts<'_>, 
         Outcome::Listing => {
             let (format, order) = (Format::wanted(facts.fields), Order::of_query(plan.query(facts)));
             let how = format!("as {}, by {} ({})", format.name(), order.key.word(), order.word());
-            line(format!("with the listing of \"{}\", {how}", shown(&file)))
+            let by = plan.listing_rule();
+            let allowed = by.map_or_else(|| "the site".to_owned(), |rule| format!("rule {} ({})", rule + 1, place(site, rule)));
+            let line = line(format!("with the listing of \"{}\", {how}, which {allowed} allows", shown(&file)))
                 .number("status", 200u16)
                 .with("listing", file)
                 .with("format", format.name())
                 .with("sort", order.key.word())
-                .with("order", order.word())
+                .with("order", order.word());
+            match by {
+                Some(rule) => line.rule(site, rule),
+                None => line,
+            }
         }
         Outcome::Redirect(code) => {
             let mut location = Vec::new();
@@ -281,9 +290,30 @@ fn outcome_line(sites: &Sites, site: &Compiled, plan: &Plan, facts: &Facts<'_>, 
             };
             line(format!("with the page \"{name}\"")).number("status", 200u16).with("page", name)
         }
+        Outcome::Backend => {
+            let to = backend(site, plan);
+            line(format!("with what backend \"{to}\" makes of \"{}\"", shown(&file))).with("backend", to).with("script", file)
+        }
+        Outcome::Source => {
+            let what = format!("{}: \"{}\" is the source of a script, and no rule hands it to a backend", Status::FORBIDDEN, shown(&file));
+            line(what).number("status", Status::FORBIDDEN.code()).with("source", file)
+        }
         Outcome::Allow => status(Status::NO_CONTENT).with("allow", super::plan::ALLOW),
         Outcome::MethodNotAllowed => status(Status::METHOD_NOT_ALLOWED).with("allow", super::plan::ALLOW),
     }
+}
+
+/// The name of the backend that a plan ended with.
+fn backend<'s>(site: &'s Compiled, plan: &Plan) -> &'s str {
+    let number = plan.script().map(|script| script.backend);
+    let to = site.site.rules.iter().find_map(|rule| match &rule.act {
+        Some(Act::Backend(to)) if Some(to.backend) == number => Some(to),
+        Some(
+            Act::Root(_) | Act::Alias(_) | Act::Redirect { .. } | Act::Rewrite(_) | Act::Try(_) | Act::Respond { .. } | Act::Backend(_),
+        )
+        | None => None,
+    });
+    to.map_or("", |to| to.name.as_str())
 }
 
 /// Whether the site has a page for the error, and whether a client gets it, looked for as the worker does.
@@ -295,17 +325,7 @@ fn error_page_line<F>(
     outcome: Outcome<()>,
     mut look: impl FnMut(&Base, Lookup<'_>) -> (Answer<F>, Option<String>),
 ) -> Option<Line> {
-    let code = match outcome {
-        Outcome::Status(code) => code,
-        Outcome::MethodNotAllowed => Status::METHOD_NOT_ALLOWED,
-        Outcome::File(())
-        | Outcome::Listing
-        | Outcome::Redirect(_)
-        | Outcome::ErrorPage(..)
-        | Outcome::Respond(_)
-        | Outcome::Page(_)
-        | Outcome::Allow => return None,
-    };
+    let code = plan.page_of(&outcome)?;
     let Step::Ask = plan.begin_error_page::<F>(site, facts, code)? else { return None };
     let file = full(sites, plan.lookup());
     let (answer, note) = look(sites.directories().get(plan.lookup().root.0)?, plan.lookup());
@@ -325,9 +345,11 @@ fn error_page_line<F>(
 fn change_lines(plan: &Plan) -> Vec<Line> {
     let changes = plan.changes();
     let header = |(name, value): &(std::sync::Arc<str>, std::sync::Arc<[u8]>)| {
+        // The answer is not made, so that its status is not known.
+        let value = value.split(|byte| *byte == STATUS).collect::<Vec<_>>().join(b"{status}".as_slice());
         let text = match value.is_empty() {
             true => format!("removes header {name}"),
-            false => format!("sets header {name}: {}", shown(value)),
+            false => format!("sets header {name}: {}", shown(&value)),
         };
         Line::new("header", text).with("name", name.as_bytes()).with("value", value)
     };
@@ -340,6 +362,13 @@ fn change_lines(plan: &Plan) -> Vec<Line> {
     }
     if let Some(rate) = changes.rate {
         lines.push(Line::new("rate", format!("sends at most {rate} bytes a second")).number("rate", rate));
+    }
+    if let Some(cache) = changes.cache {
+        let text = match cache.is_zero() {
+            true => "looks at the disk for each request".to_owned(),
+            false => format!("answers from memory for {cache:?} before it looks at the disk again"),
+        };
+        lines.push(Line::new("cache", text).number("milliseconds", cache.as_millis()));
     }
     if let Some(codings) = &changes.compress {
         let names: Vec<&str> = codings.iter().map(|coding| coding.name()).collect();
@@ -379,42 +408,16 @@ impl Answered {
     }
 }
 
-/// `FILE:LINE` of a rule.
-fn place(site: &Compiled, rule: usize) -> String {
-    site.site.rules.get(rule).map_or_else(String::new, |rule| format!("{}:{}", rule.place.file, rule.place.line))
-}
-
-/// The whole path of a look-up.
-fn full(sites: &Sites, lookup: Lookup<'_>) -> Vec<u8> {
-    let base = sites.directories().get(lookup.root.0);
-    let mut path = base.map(|base| base.path.as_os_str().as_bytes().to_vec()).unwrap_or_default();
-    if !lookup.path.is_empty() {
-        if !path.ends_with(b"/") {
-            path.push(b'/');
-        }
-        path.extend_from_slice(lookup.path);
-    }
-    path
-}
-
-/// As it may stand on a terminal.
-fn shown(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes)
-        .chars()
-        .flat_map(|character| {
-            let plain = !character.is_control() && character != '"' && character != '\\';
-            plain.then_some(character).into_iter().chain(character.escape_default().filter(move |_| !plain))
-        })
-        .collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::config::{Act, Directory, Network, Rule, RulePlace, Template};
+    use crate::proto::coding::Wanted;
+    use crate::proto::head::Framing;
     use crate::site::facts::tests::Asked;
     use crate::site::template::tests::template;
     use crate::site::tests::site;
+    use std::path::Path;
 
     fn rule(line: u32, path: &str, act: Option<Act>) -> Rule {
         let mut rule = Rule { act, place: RulePlace { file: "a.toml".into(), line }, ..Rule::default() };
@@ -435,8 +438,19 @@ mod tests {
             vec![header, deny, rule(9, "/icons/*", Some(Act::Alias(icons))), rule(12, "*.old", Some(Act::Rewrite(template("/new?a=1"))))];
         let sites = Sites::new(vec![first, second]);
         let asked = Asked::get(target);
-        explain::<()>(&sites, Door::default(), &asked.facts(), |base, lookup| match (base.path.to_str(), lookup.path) {
-            (Some("/icons"), b"x.png") => (Answer::File(()), None),
+        let behind = Behind {
+            backends: &[],
+            server: None,
+            software: b"",
+            chain: &[],
+            trusted: false,
+            resolve: &Path::to_owned,
+            examine: &|_| Ok(0),
+            not_listed: &|_, _| None,
+        };
+        let circumstances = Circumstances { framing: Framing::None, body_max: 0, wanted: Wanted::PLAIN, mime: &[] };
+        explain(&sites, Door::default(), &asked.facts(), &circumstances, &behind, |base, lookup| match (base.path.to_str(), lookup.path) {
+            (Some("/icons"), b"x.png") => (Answer::File(Seen { size: 1, modified: 0 }), None),
             (Some("/icons"), b"no") => (Answer::Denied, Some("open \"/icons\": permission denied".into())),
             _ => (Answer::Missing, None),
         })

@@ -50,6 +50,9 @@ pub trait Fields {
 
     /// The value of the first field of that name.
     fn first(&self, name: &str) -> Option<&[u8]>;
+
+    /// Shows every field in order: name, as it was sent, and value.
+    fn each<'f>(&'f self, visit: &mut dyn FnMut(&'f str, &'f [u8]));
 }
 
 impl Fields for Request<'_, '_> {
@@ -59,6 +62,10 @@ impl Fields for Request<'_, '_> {
 
     fn first(&self, name: &str) -> Option<&[u8]> {
         self.field(name)
+    }
+
+    fn each<'f>(&'f self, visit: &mut dyn FnMut(&'f str, &'f [u8])) {
+        self.all_fields().for_each(|(name, value)| visit(name, value));
     }
 }
 
@@ -143,6 +150,10 @@ pub(crate) mod tests {
 
         fn first(&self, name: &str) -> Option<&[u8]> {
             self.iter().find(|(field, _)| field.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_slice())
+        }
+
+        fn each<'f>(&'f self, visit: &mut dyn FnMut(&'f str, &'f [u8])) {
+            self.iter().for_each(|(name, value)| visit(name, value));
         }
     }
 

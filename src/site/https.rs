@@ -62,7 +62,10 @@ pub(super) fn location(site: &Site, facts: &Facts<'_>, out: &mut Vec<u8>) {
 /// The host that the client named, if the site has it by name or takes every host, else the first name of the site: a host that the client
 /// made up would be kept by a cache, and lead others there.
 fn host<'a>(site: &'a Site, facts: &Facts<'a>) -> Option<&'a [u8]> {
-    let named = facts.host_name().filter(|host| !host.is_empty() && site.name.iter().any(|name| fits(name, host)));
+    // A site for whatever has no other still has its own names, where it has any.
+    let is_any = site.name.iter().all(String::is_empty);
+    let has = |host: &[u8]| site.name.iter().any(|name| (is_any || !name.is_empty()) && fits(name, host));
+    let named = facts.host_name().filter(|host| !host.is_empty() && has(host));
     let first = || site.name.iter().find(|name| !name.is_empty() && !name.starts_with('*'));
     named.or_else(|| first().map(|name| name.as_bytes()))
 }
@@ -120,7 +123,7 @@ mod tests {
             (&["*.a.test", "a.test"], "x.a.test", Some("https://x.a.test/")),
             (&["*.a.test"], "evil.test", None),
             (&[""], "any.test", Some("https://any.test/")),
-            (&["a.test", ""], "any.test", Some("https://any.test/")),
+            (&["a.test", ""], "any.test", Some("https://a.test/")),
         ] {
             assert_eq!(sent_to(names, host, "/", Scheme::Http).as_deref(), expected, "{names:?} {host}");
         }

@@ -16,6 +16,8 @@ use super::facts::Fields;
 use super::pattern;
 use crate::config::Site;
 use crate::proto::accept::Preference;
+use crate::proto::status::Status;
+use std::io;
 
 /// What a list is written as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +36,29 @@ pub struct List {
     files: u64,
     directories: u64,
     bytes: u64,
+}
+
+/// What is answered where a directory cannot be listed.
+pub fn not_listed(fault: &io::Error) -> Status {
+    let kind = fault.kind();
+    if kind == io::ErrorKind::PermissionDenied {
+        Status::FORBIDDEN
+    } else if matches!(kind, io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) {
+        // Gone since it was looked up.
+        Status::NOT_FOUND
+    } else if is_shortage(fault) {
+        Status::SERVICE_UNAVAILABLE
+    } else {
+        Status::INTERNAL_SERVER_ERROR
+    }
+}
+
+/// Descriptors or memory ran out: not the file's fault, and over soon.
+pub fn is_shortage(fault: &io::Error) -> bool {
+    const ENOMEM: i32 = 12;
+    const ENFILE: i32 = 23;
+    const EMFILE: i32 = 24;
+    matches!(fault.raw_os_error(), Some(ENOMEM | ENFILE | EMFILE))
 }
 
 /// Whether a name matches one of the site's `hidden` patterns: a request for it is refused, and a listing leaves it out.

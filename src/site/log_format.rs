@@ -5,7 +5,8 @@
 
 use super::facts::{Fields, Scheme};
 use super::template::{self, Client, Piece, Value, Values};
-use crate::config::{LogFormat, Template, Variable};
+use crate::config::{LogFormat, Part, Template, Variable};
+use crate::proto::decimal;
 use std::io::Write;
 use std::net::IpAddr;
 use std::time::Duration;
@@ -26,6 +27,8 @@ pub struct Exchange<'a> {
     pub path: &'a [u8],
     pub query: Option<&'a [u8]>,
     pub host: &'a [u8],
+    /// The first name of the site that answered.
+    pub site: &'a [u8],
     /// Of the listener.
     pub port: u16,
     pub scheme: Scheme,
@@ -46,8 +49,11 @@ pub fn render(format: &LogFormat, exchange: &Exchange<'_>, cap: usize, out: &mut
         LogFormat::Common => common(exchange, cap, out),
         LogFormat::Combined => combined(exchange, cap, out),
         LogFormat::VhostCombined => {
-            word(exchange.host, cap, out);
-            write(out, format_args!(":{} ", exchange.port));
+            // As Apache's "%v:%p": nothing that the client chose, so that lines can be split by it.
+            word(exchange.site, cap, out);
+            out.push(b':');
+            decimal::write(exchange.port.into(), out);
+            out.push(b' ');
             combined(exchange, cap, out);
         }
         LogFormat::Json => json(exchange, cap, out),
@@ -56,14 +62,50 @@ pub fn render(format: &LogFormat, exchange: &Exchange<'_>, cap: usize, out: &mut
     out.push(b'\n');
 }
 
+/// Whether the lines of a format say how long an exchange took, which is measured only then.
+pub fn says_duration(format: &LogFormat) -> bool {
+    match format {
+        LogFormat::Common | LogFormat::Combined | LogFormat::VhostCombined => false,
+        LogFormat::Json => true,
+        LogFormat::Template(template) => template.parts.contains(&Part::Variable(Variable::Duration)),
+    }
+}
+
+/// Whether they say the path as it is decoded.
+pub fn says_path(format: &LogFormat) -> bool {
+    match format {
+        LogFormat::Common | LogFormat::Combined | LogFormat::VhostCombined => false,
+        LogFormat::Json => true,
+        LogFormat::Template(template) => template.parts.contains(&Part::Variable(Variable::Path)),
+    }
+}
+
 fn common(exchange: &Exchange<'_>, cap: usize, out: &mut Vec<u8>) {
-    write(out, format_args!("{} - ", Client(exchange.client.to_canonical())));
+    address(exchange.client.to_canonical(), out);
+    out.extend_from_slice(b" - ");
     word(exchange.user, cap, out);
     out.extend_from_slice(b" [");
     escape(exchange.time, cap, is_plain, out);
     out.extend_from_slice(b"] ");
     quoted(exchange.request_line, cap, out);
-    write(out, format_args!(" {} {}", exchange.status, exchange.bytes));
+    out.push(b' ');
+    decimal::write(exchange.status.into(), out);
+    out.push(b' ');
+    decimal::write(exchange.bytes, out);
+}
+
+fn address(client: IpAddr, out: &mut Vec<u8>) {
+    match client {
+        IpAddr::V4(v4) if !v4.is_unspecified() => {
+            for (index, octet) in v4.octets().into_iter().enumerate() {
+                if index > 0 {
+                    out.push(b'.');
+                }
+                decimal::write(octet.into(), out);
+            }
+        }
+        IpAddr::V4(_) | IpAddr::V6(_) => write(out, format_args!("{}", Client(client))),
+    }
 }
 
 fn combined(exchange: &Exchange<'_>, cap: usize, out: &mut Vec<u8>) {
@@ -203,13 +245,13 @@ fn quoted(text: &[u8], cap: usize, out: &mut Vec<u8>) {
 
 /// Between spaces, so without any.
 fn word(text: &[u8], cap: usize, out: &mut Vec<u8>) {
-    escape(if text.is_empty() { b"-" } else { text }, cap, |byte| is_plain(byte) && byte != b' ', out);
+    escape(if text.is_empty() { b"-" } else { text }, cap, |byte| is_plain(byte) & (byte != b' '), out);
 }
 
 fn escape(text: &[u8], cap: usize, plain: impl Fn(u8) -> bool, out: &mut Vec<u8>) {
     let start = out.len();
-    // Most of what comes is plain and short.
-    if text.len() <= cap && text.iter().all(|&byte| plain(byte)) {
+    // Most of what comes is plain and short. Looked at to the end, without a branch for each byte, it takes a vector of them at a time.
+    if text.len() <= cap && text.iter().fold(true, |all, &byte| all & plain(byte)) {
         out.extend_from_slice(text);
         return;
     }
@@ -228,7 +270,7 @@ fn escape(text: &[u8], cap: usize, plain: impl Fn(u8) -> bool, out: &mut Vec<u8>
 }
 
 fn is_plain(byte: u8) -> bool {
-    matches!(byte, b' '..=b'~') && byte != b'"' && byte != b'\\'
+    matches!(byte, b' '..=b'~') & (byte != b'"') & (byte != b'\\')
 }
 
 /// `2026-11-30T09:00:00Z` (RFC 3339), by the proleptic Gregorian calendar; years beyond four digits are shown as the nearest that has them.
@@ -277,6 +319,7 @@ mod tests {
             path: b"/a b\n",
             query: Some(b"x=1"),
             host: b"A.test",
+            site: b"a.test",
             port: 443,
             scheme: Scheme::Https,
             status: 200,
@@ -306,7 +349,7 @@ mod tests {
             rendered(&LogFormat::Combined, b"a\"b\\\r\n\x1b[2J\xff", 100),
             format!("{common} \"-\" \"a\\x22b\\x5C\\x0D\\x0A\\x1B[2J\\xFF\"\n")
         );
-        assert_eq!(rendered(&LogFormat::VhostCombined, b"", 100), format!("A.test:443 {common} \"-\" \"-\"\n"));
+        assert_eq!(rendered(&LogFormat::VhostCombined, b"", 100), format!("a.test:443 {common} \"-\" \"-\"\n"));
     }
 
     #[test]

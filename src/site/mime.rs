@@ -186,6 +186,11 @@ const OWN: &[(&str, &str)] = &[
     ("xyz", UNKNOWN),
 ];
 
+/// Sizes of content that is encoded on the fly, in bytes. What is smaller fits one segment of TCP anyway; what is larger would keep the
+/// processor busy for as long as a client keeps asking, and should have a sibling.
+pub const ENCODED_MIN: u64 = 1024;
+pub const ENCODED_MAX: u64 = 10 * 1024 * 1024;
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -26,6 +26,16 @@ pub fn of(request: &Request<'_, '_>, peer: Origin, trusted: &[Network]) -> Origi
     if proto.is_empty() { peer } else { told(peer, None, forwarded::x_forwarded_proto(&proto)) }
 }
 
+/// From the client to this server, as far as it is vouched for: the client, then the proxies. `peer` is one that is believed, if there is one.
+pub fn chain(request: &Request<'_, '_>, client: IpAddr, peer: Option<IpAddr>, trusted: &[Network]) -> Vec<IpAddr> {
+    let Some(peer) = peer.filter(|peer| *peer != client) else { return vec![client] };
+    let list: Vec<&[u8]> = request.fields("x-forwarded-for").collect();
+    let is_trusted = |address: IpAddr| trusted.iter().any(|network| network.contains(address));
+    let mut chain = forwarded::x_forwarded_for_chain(&list, is_trusted).unwrap_or_else(|| vec![client]);
+    chain.push(peer);
+    chain
+}
+
 fn told(peer: Origin, client: Option<IpAddr>, proto: Option<Proto>) -> Origin {
     let scheme = proto.map_or(peer.scheme, |proto| match proto {
         Proto::Http => Scheme::Http,

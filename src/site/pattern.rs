@@ -3,33 +3,8 @@
 //! Runs in the `worker`; does no I/O. [`matches()`] is for short patterns of one path segment and allocates nothing; a [`Pattern`] is split once
 //! and then compared in linear time with texts of any length, and says what its stars stand for.
 
+pub use crate::config::wildcard::matches;
 use memchr::memmem::Finder;
-
-/// Whether `pattern`, in which each `*` stands for any bytes or none and every other byte for itself, matches all of `text`. Takes at
-/// most the product of the lengths in steps: of several stars only the last one's extent is ever reconsidered.
-pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
-    let (mut at, mut position) = (0, 0);
-    // Behind the last star, and the text it has not been tried on yet.
-    let mut star: Option<(usize, usize)> = None;
-    while position < text.len() {
-        match pattern.get(at) {
-            Some(b'*') => {
-                at += 1;
-                star = Some((at, position));
-            }
-            Some(&byte) if byte == text[position] => {
-                at += 1;
-                position += 1;
-            }
-            Some(_) | None => {
-                let Some((behind, start)) = star else { return false };
-                star = Some((behind, start + 1));
-                (at, position) = (behind, start + 1);
-            }
-        }
-    }
-    pattern[at..].iter().all(|&byte| byte == b'*')
-}
 
 /// A pattern split at its stars.
 #[derive(Clone, Debug)]
@@ -63,6 +38,16 @@ impl Pattern {
     /// What stands before the first star, and whether nothing stands behind it.
     pub fn prefix(&self) -> (&[u8], bool) {
         (&self.first, self.middle.is_empty() && self.last.as_ref().is_some_and(Vec::is_empty))
+    }
+
+    /// Whether a star stands at the end.
+    pub fn is_open(&self) -> bool {
+        self.last.as_ref().is_some_and(Vec::is_empty)
+    }
+
+    /// What stands behind the last star; empty without one.
+    pub fn suffix(&self) -> &[u8] {
+        self.last.as_deref().unwrap_or_default()
     }
 
     /// Whether all of `text` matches; if so, `stars` becomes what each star stands for. All but the last one stand for as little as possible.

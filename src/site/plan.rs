@@ -12,11 +12,13 @@ use super::https;
 use super::listing::is_hidden;
 use super::lookup::{Question, Stands};
 use super::rules::{Lent, Next, Quota, ResponseChanges, Run};
+use super::script::Script;
 use super::trace::{Answered, Event, Silent, Trace};
 use crate::config::{Page, Site};
 use crate::proto::head::Method;
 use crate::proto::status::Status;
 use crate::proto::target::{self, Path};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The methods of a file, for the `Allow` field.
@@ -28,8 +30,7 @@ pub enum Answer<F> {
     /// A regular file.
     File(F),
     Directory,
-    /// Nothing of that name (`ENOENT`, `ENOTDIR`, `ENAMETOOLONG`), or nothing that the policy for symbolic links lets be reached
-    /// (`ELOOP`, `EXDEV`).
+    /// Nothing of that name (`ENOENT`, `ENOTDIR`, `ENAMETOOLONG`), or nothing that `symlinks` lets be reached (`ELOOP`, `EXDEV`).
     Missing,
     /// It may not be read (`EACCES`, `EPERM`).
     Denied,
@@ -39,6 +40,21 @@ pub enum Answer<F> {
     Busy,
     /// Any other error.
     Failed,
+}
+
+impl<F> Answer<F> {
+    /// The same with something else standing for the file.
+    pub fn map<G>(self, file: impl FnOnce(F) -> G) -> Answer<G> {
+        match self {
+            Answer::File(opened) => Answer::File(file(opened)),
+            Answer::Directory => Answer::Directory,
+            Answer::Missing => Answer::Missing,
+            Answer::Denied => Answer::Denied,
+            Answer::NotRegular => Answer::NotRegular,
+            Answer::Busy => Answer::Busy,
+            Answer::Failed => Answer::Failed,
+        }
+    }
 }
 
 /// What is to be done next.
@@ -66,6 +82,10 @@ pub enum Outcome<F> {
     Respond(Status),
     /// A page of the server itself.
     Page(Page),
+    /// The backend of [`Plan::script`] answers.
+    Backend,
+    /// 403: the file that would be sent is the source of a script.
+    Source,
     /// 204 with [`ALLOW`].
     Allow,
     /// 405 with [`ALLOW`].
@@ -109,6 +129,8 @@ enum State {
     Index(usize),
     /// The page of that status was asked for.
     ErrorPage(Status),
+    /// A file that a backend named was asked for; so many headers are the site's own.
+    Named(usize),
 }
 
 impl Plan {
@@ -140,16 +162,38 @@ impl Plan {
             return self.run_rules(site, facts, trace);
         }
         self.question.of_path(site.root, facts.path);
-        self.serve(&site.site, facts, trace)
+        self.serve(site, facts, trace)
     }
 
-    /// Looks for the page that the site has for a status, after [`Outcome::Status`]; ends with [`Outcome::ErrorPage`], or again with
+    /// The status whose page the site may have, to be sent in place of the built-in one.
+    pub fn page_of<F>(&self, outcome: &Outcome<F>) -> Option<Status> {
+        match outcome {
+            Outcome::Status(status) => Some(*status),
+            Outcome::MethodNotAllowed => Some(Status::METHOD_NOT_ALLOWED),
+            Outcome::Source => Some(Status::FORBIDDEN),
+            // `respond = 404` without a text means the page that the site has for it.
+            Outcome::Respond(status) if status.code() >= 400 && self.body().is_none() => Some(*status),
+            Outcome::File(_)
+            | Outcome::Listing
+            | Outcome::Redirect(_)
+            | Outcome::ErrorPage(..)
+            | Outcome::Respond(_)
+            | Outcome::Page(_)
+            | Outcome::Backend
+            | Outcome::Allow => None,
+        }
+    }
+
+    /// Looks for the page that the site has for a status, see [`Plan::page_of`]; ends with [`Outcome::ErrorPage`], or again with
     /// [`Outcome::Status`] where no file can be had. `None`: the site has none. What the rules change in the response stays.
     pub fn begin_error_page<F>(&mut self, site: &Compiled, facts: &Facts<'_>, code: Status) -> Option<Step<F>> {
         let (_, page) = site.site.error_pages.iter().find(|(status, _)| *status == code.code())?;
         let (mut raw, mut path) = (Vec::new(), Path::default());
         target::encode(page.as_bytes(), &mut raw);
         target::parse_into(&raw, &mut path).ok()?;
+        if site.rules.is_source(&path) {
+            return None;
+        }
         match &self.run {
             Some(run) if !run.ask_path(&site.rules, facts, &path, &mut self.question) => return None,
             Some(_) => {}
@@ -158,16 +202,50 @@ impl Plan {
         Some(self.ask(State::ErrorPage(code), &mut Silent))
     }
 
+    /// Looks for a file that the backend named in place of its answer, beneath a directory of its own. What it said of the file in `headers`
+    /// is said where the rules do not say something else; the response is [`Outcome::File`], or a status without them.
+    pub fn begin_named<F>(&mut self, root: RootRef, path: &[u8], headers: impl Iterator<Item = (Arc<str>, Arc<[u8]>)>) -> Step<F> {
+        self.question.at(root);
+        self.question.path.extend_from_slice(path);
+        let mut own = 0;
+        if let Some(run) = &mut self.run {
+            let changes = &mut run.changes.headers;
+            own = changes.len();
+            let said: Vec<_> = headers.filter(|(name, _)| !changes.iter().any(|(set, _)| set.eq_ignore_ascii_case(name))).collect();
+            changes.extend(said);
+        }
+        self.ask(State::Named(own), &mut Silent)
+    }
+
+    /// Whether [`Plan::lookup`] is a file that a backend named.
+    pub fn asks_named(&self) -> bool {
+        matches!(self.state, State::Named(_))
+    }
+
+    /// What a backend named is not there, or not a file: what was said of it is not.
+    fn not_named<F>(&mut self, own: usize, code: Status) -> Step<F> {
+        if let Some(run) = &mut self.run {
+            run.changes.headers.truncate(own);
+        }
+        self.end(code)
+    }
+
     /// Whether [`Plan::lookup`] is the page of an error.
     pub fn asks_error_page(&self) -> bool {
         matches!(self.state, State::ErrorPage(_))
+    }
+
+    /// Whether [`Plan::lookup`] is to be known to stand, and nothing more of it: a rule asked.
+    pub fn asks_whether(&self) -> bool {
+        self.state == State::Rules
     }
 
     /// [`Plan::resume`], telling each step.
     pub fn resume_traced<F>(&mut self, site: &Compiled, facts: &Facts<'_>, answer: Answer<F>, trace: &mut impl Trace) -> Step<F> {
         trace.record(|| Event::Answered(answer.kind()));
         if self.state == State::Rules {
-            return match answer.kind() {
+            let runs = answer.kind() == Answered::Denied && self.run.as_ref().is_some_and(|run| run.looks_for_program(&site.rules));
+            return match if runs { Answered::Stands(Stands::File) } else { answer.kind() } {
                 Answered::Stands(stands) => {
                     if let Some(run) = &mut self.run {
                         run.answer(stands, &self.question);
@@ -184,9 +262,18 @@ impl Plan {
             (State::Idle | State::Rules, _) => status(Status::INTERNAL_SERVER_ERROR),
             (State::ErrorPage(code), Answer::File(file)) => self.done(Outcome::ErrorPage(code, file)),
             (State::ErrorPage(code), _) => self.end(code),
+            (State::Named(_), Answer::File(file)) => self.done(Outcome::File(file)),
+            (State::Named(own), Answer::Directory | Answer::Missing | Answer::NotRegular) => self.not_named(own, Status::NOT_FOUND),
+            (State::Named(own), Answer::Denied) => self.not_named(own, Status::FORBIDDEN),
+            (State::Named(own), Answer::Busy) => self.not_named(own, Status::SERVICE_UNAVAILABLE),
+            (State::Named(own), Answer::Failed) => self.not_named(own, Status::INTERNAL_SERVER_ERROR),
             // `/file.txt/` is not `/file.txt`: relative links in it would lead elsewhere.
             (State::Target, Answer::File(_)) if self.question.directory => self.end(Status::NOT_FOUND),
+            (State::Target, Answer::File(_)) if site.rules.is_source(self.path(facts)) => self.done(Outcome::Source),
             (State::Target, Answer::File(file)) => self.done(Outcome::File(file)),
+            (State::Index(index), Answer::File(_)) if self.is_script_index(site, facts, index) => self.run_index(site, facts, index, trace),
+            // A method that does not read files could only have been meant for a script.
+            (State::Index(_), Answer::File(_)) if self.method::<F>(facts).is_some() => self.refuse_method(facts),
             (State::Index(index), Answer::File(file)) => {
                 if self.permits_index(site, facts, index) {
                     self.done(Outcome::File(file))
@@ -195,10 +282,12 @@ impl Plan {
                 }
             }
             (State::Target, Answer::Directory) if !self.question.directory => self.done(Outcome::Redirect(Status::MOVED_PERMANENTLY)),
-            (State::Target, Answer::Directory) => self.ask_index(&site.site, 0, trace),
+            (State::Target, Answer::Directory) => self.ask_index(&site.site, facts, 0, trace),
             (State::Target, Answer::Missing) => self.end(Status::NOT_FOUND),
             (State::Target, Answer::NotRegular) => self.end(Status::FORBIDDEN),
-            (State::Index(index), Answer::Directory | Answer::Missing | Answer::NotRegular) => self.ask_index(&site.site, index + 1, trace),
+            (State::Index(index), Answer::Directory | Answer::Missing | Answer::NotRegular) => {
+                self.ask_index(&site.site, facts, index + 1, trace)
+            }
             // An index that may not be read is not passed over: what a listing shows then was not meant to be shown.
             (State::Target | State::Index(_), Answer::Denied) => self.end(Status::FORBIDDEN),
             (State::Target | State::Index(_), Answer::Busy) => self.end(Status::SERVICE_UNAVAILABLE),
@@ -229,6 +318,11 @@ impl Plan {
         }
     }
 
+    /// The client is told to wait for so many seconds with whatever error it gets.
+    pub fn wait(&mut self, seconds: u64) {
+        self.limits = Limited::Beyond(seconds);
+    }
+
     /// How often a client may ask for this, by the rules that matched; each of them once for a request.
     pub fn take_quotas(&mut self) -> Vec<Quota> {
         match (self.limits, &self.run) {
@@ -248,9 +342,20 @@ impl Plan {
             body: None,
             requests: Vec::new(),
             compress: None,
+            cache: None,
             rate: None,
         };
         self.run.as_ref().map_or(NONE, |run| &run.changes)
+    }
+
+    /// The script of [`Outcome::Backend`].
+    pub fn script(&self) -> Option<&Script> {
+        self.run.as_ref().map(|run| &run.script)
+    }
+
+    /// The number of the rule that says whether directories are listed; `None`: the site does.
+    pub fn listing_rule(&self) -> Option<usize> {
+        self.run.as_ref()?.listing_by
     }
 
     /// The text that a rule answers with, `text/plain; charset=utf-8`.
@@ -269,8 +374,7 @@ impl Plan {
     }
 
     /// Appends the target of [`Outcome::Redirect`]: that of a rule, else the path with a slash at its end, and the query. The latter is
-    /// path-only, so that the scheme and the host before a proxy stay, and begins with exactly one slash, so that it never names another
-    /// host.
+    /// path-only, so that scheme and host before a proxy stay, and begins with exactly one slash, so that it names no other host.
     pub fn location(&self, site: &Compiled, facts: &Facts<'_>, out: &mut Vec<u8>) {
         if self.to_https {
             return https::location(&site.site, facts, out);
@@ -302,7 +406,7 @@ impl Plan {
         let next = run.go(&mut Lent { site: &site.site, rules: &site.rules, facts, question: &mut self.question, trace });
         match next {
             Next::Ask => self.ask(State::Rules, trace),
-            Next::Serve => self.serve(&site.site, facts, trace),
+            Next::Serve => self.serve(site, facts, trace),
             Next::Slash => match self.method(facts) {
                 None => self.done(Outcome::Redirect(Status::MOVED_PERMANENTLY)),
                 Some(outcome) => self.done(outcome),
@@ -315,14 +419,20 @@ impl Plan {
             Next::Redirect(code) => self.done(Outcome::Redirect(code)),
             Next::Respond(code) => self.done(Outcome::Respond(code)),
             Next::Page(page) => self.done(Outcome::Page(page)),
+            Next::Backend => self.done(Outcome::Backend),
         }
     }
 
     /// Looks for the file that the question names.
-    fn serve<F>(&mut self, site: &Site, facts: &Facts<'_>, trace: &mut impl Trace) -> Step<F> {
+    fn serve<F>(&mut self, compiled: &Compiled, facts: &Facts<'_>, trace: &mut impl Trace) -> Step<F> {
+        let site = &compiled.site;
         self.target = self.question.path.len();
         if let Some(outcome) = self.method(facts) {
-            return self.done(outcome);
+            // The index of a directory may be a script, which other methods are for too.
+            let for_index = self.question.directory && compiled.rules.run_scripts() && is_for_scripts(facts.method);
+            if !for_index {
+                return self.done(outcome);
+            }
         }
         if !self.question.named {
             trace.record(|| Event::NamesNoFile);
@@ -333,6 +443,33 @@ impl Plan {
             return self.end(Status::NOT_FOUND);
         }
         self.ask(State::Target, trace)
+    }
+
+    /// The path of an index file.
+    fn index_path(&self, site: &Compiled, facts: &Facts<'_>, number: usize) -> Option<Path> {
+        let mut raw = self.encoded(facts);
+        raw.push(b'/');
+        target::encode(self.index(&site.site).get(number)?.as_bytes(), &mut raw);
+        let mut path = Path::default();
+        target::parse_into(&raw, &mut path).ok()?;
+        Some(path)
+    }
+
+    fn is_script_index(&self, site: &Compiled, facts: &Facts<'_>, number: usize) -> bool {
+        site.rules.run_scripts() && self.index_path(site, facts, number).is_some_and(|path| site.rules.is_source(&path))
+    }
+
+    /// Goes on as if the path of the index had been asked for: a rule hands it to its backend.
+    fn run_index<F>(&mut self, site: &Compiled, facts: &Facts<'_>, number: usize, trace: &mut impl Trace) -> Step<F> {
+        let Some(path) = self.index_path(site, facts, number) else { return self.end(Status::NOT_FOUND) };
+        trace.record(|| Event::ScriptIndex { path: path.bytes().to_vec() });
+        let begun = self.run.as_mut().is_some_and(|run| run.begin_again(path));
+        if begun { self.run_rules(site, facts, trace) } else { self.done(Outcome::Source) }
+    }
+
+    fn refuse_method<F>(&mut self, facts: &Facts<'_>) -> Step<F> {
+        let outcome = self.method(facts).unwrap_or(Outcome::MethodNotAllowed);
+        self.done(outcome)
     }
 
     /// What a file answers to a method that does not read it.
@@ -348,13 +485,14 @@ impl Plan {
         }
     }
 
-    fn ask_index<F>(&mut self, site: &Site, number: usize, trace: &mut impl Trace) -> Step<F> {
+    fn ask_index<F>(&mut self, site: &Site, facts: &Facts<'_>, number: usize, trace: &mut impl Trace) -> Step<F> {
         self.question.path.truncate(self.target);
         match self.index(site).get(number) {
             Some(name) => {
                 self.question.push(name.as_bytes());
                 self.ask(State::Index(number), trace)
             }
+            None if self.method::<F>(facts).is_some() => self.refuse_method(facts),
             None if self.run.as_ref().and_then(|run| run.listing).unwrap_or(site.listing) => self.done(Outcome::Listing),
             None => self.end(Status::FORBIDDEN),
         }
@@ -443,6 +581,14 @@ impl<F> Answer<F> {
             Answer::Busy => Answered::Busy,
             Answer::Failed => Answered::Failed,
         }
+    }
+}
+
+/// Whether scripts are asked with a method that no file is.
+fn is_for_scripts(method: Method) -> bool {
+    match method {
+        Method::Post | Method::Put | Method::Delete | Method::Patch => true,
+        Method::Get | Method::Head | Method::Options | Method::Trace | Method::Connect | Method::Extension => false,
     }
 }
 

@@ -17,6 +17,8 @@ use std::time::Duration;
 pub enum Value<'a> {
     /// Not known here.
     Nothing,
+    /// Of the response, which is not made yet: in a header, [`STATUS`] stands for it until then.
+    Status,
     /// A part of a decoded path.
     Path(&'a Path, Range<usize>),
     /// A query as it was sent, already encoded.
@@ -39,6 +41,9 @@ pub trait Values {
     /// The value of `{1}` and so on.
     fn capture(&self, number: u8) -> Value<'_>;
 }
+
+/// Stands in a header's value for the status. Nothing else in such a value is a control character: [`header`] leaves none.
+pub const STATUS: u8 = 0;
 
 /// Nothing is known.
 #[derive(Clone, Copy, Debug)]
@@ -144,6 +149,7 @@ pub fn header(template: &Template, values: &dyn Values, out: &mut Vec<u8>) {
             Piece::Literal(text) => visible(text.as_bytes(), out),
             Piece::Query => out.push(b'?'),
             Piece::Value(Value::Path(path, range)) => path.encode_part(range, out),
+            Piece::Value(Value::Status) => out.push(STATUS),
             Piece::Value(value) => {
                 let mut text = Vec::new();
                 raw(&value, &mut text);
@@ -208,7 +214,7 @@ pub fn is_fixed(template: &Template) -> bool {
 /// Appends a value as it is.
 pub fn raw(value: &Value<'_>, out: &mut Vec<u8>) {
     match value {
-        Value::Nothing => {}
+        Value::Nothing | Value::Status => {}
         Value::Path(path, range) => out.extend_from_slice(path.bytes().get(range.clone()).unwrap_or_default()),
         Value::Query(text) | Value::Text(text) => out.extend_from_slice(text),
         Value::Host(text) => out.extend(text.iter().map(u8::to_ascii_lowercase)),
@@ -276,7 +282,7 @@ fn encoded_path(value: &Value<'_>, out: &mut Vec<u8>) {
             out.extend(text.iter().filter(|byte| plain(byte)).map(u8::to_ascii_lowercase));
         }
         Value::Text(text) => target::encode(text, out),
-        Value::Nothing | Value::Number(_) | Value::Seconds(_) | Value::Address(_) => raw(value, out),
+        Value::Nothing | Value::Status | Value::Number(_) | Value::Seconds(_) | Value::Address(_) => raw(value, out),
     }
 }
 

@@ -31,6 +31,10 @@ pub enum Event {
     Answered(Answered),
     /// The request came plain, where `https_redirect` is on.
     Plain,
+    /// The request is handed to a backend, with these two parts of its path.
+    Script { rule: usize, backend: String, name: Vec<u8>, info: Vec<u8>, checked: bool },
+    /// The index that was found is a script: the rules run again with its path.
+    ScriptIndex { path: Vec<u8> },
     /// A segment of the path looked up is hidden.
     Hidden,
     /// A segment of the path holds an encoded slash, or what a capture stands for may not be put into a directory's name.

@@ -1,5 +1,6 @@
 //! A limit for what this process does next: the kernel ends it when the time is over (setitimer(2), SIGALRM by its default
-//! action). Only `files` sets one, because its reads wait for disks and for servers that may never answer.
+//! action). Set by `files`, whose reads wait for disks and for servers that may never answer, and for look-ups of
+//! names.
 
 use nix::errno::Errno;
 use nix::libc;

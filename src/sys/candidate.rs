@@ -1,5 +1,6 @@
 //! The program that is to take this one's place, until it does: a child that checks the configuration, while everything else
-//! goes on, and then waits for its turn. Used by the parent only, which believes nothing of it but its exit status.
+//! goes on, and then waits for its turn. Used by the parent only, which believes of it that it takes the configuration
+//! when it says so in the words that this program would say it in, and nothing else.
 
 use super::clock;
 use super::process::{self, Ended};
@@ -40,6 +41,7 @@ impl Candidate {
 pub struct Check {
     child: std::process::Child,
     stderr: std::process::ChildStderr,
+    stdout: std::process::ChildStdout,
     said: Vec<u8>,
     /// When it is ended, in monotonic milliseconds.
     pub until: u64,
@@ -55,12 +57,15 @@ impl Check {
         use std::process::Stdio;
         let mut command = std::process::Command::new(program);
         command.arg("check").arg("-c").arg(file).args(open.iter().flat_map(|address| ["--open", address]));
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn()?;
         let stderr = child.stderr.take().ok_or(io::ErrorKind::NotFound)?;
-        let flags = OFlag::from_bits_retain(fcntl(&stderr, FcntlArg::F_GETFL)?);
-        fcntl(&stderr, FcntlArg::F_SETFL(flags | OFlag::O_NONBLOCK))?;
-        Ok(Check { child, stderr, said: Vec::new(), until: clock::monotonic_ms() + CHECK_MS })
+        let stdout = child.stdout.take().ok_or(io::ErrorKind::NotFound)?;
+        for pipe in [stderr.as_fd(), stdout.as_fd()] {
+            let flags = OFlag::from_bits_retain(fcntl(pipe, FcntlArg::F_GETFL)?);
+            fcntl(pipe, FcntlArg::F_SETFL(flags | OFlag::O_NONBLOCK))?;
+        }
+        Ok(Check { child, stderr, stdout, said: Vec::new(), until: clock::monotonic_ms() + CHECK_MS })
     }
 
     /// Takes what it has said since; of that the beginning is kept. False: it has closed its standard error.
@@ -89,6 +94,13 @@ impl Check {
         process::kill(i32::try_from(self.child.id()).unwrap_or(0).max(1));
     }
 
+    /// Whether it said so. All that it wrote waits in the pipe by now, if it was little.
+    fn is_good(&mut self) -> bool {
+        let mut piece = [0; 16 * 1024];
+        let length = self.stdout.read(&mut piece).unwrap_or(0);
+        piece.get(..length).unwrap_or_default().trim_ascii_end().ends_with(GOOD.as_bytes())
+    }
+
     /// What it found, once it has ended.
     ///
     /// # Errors
@@ -96,7 +108,11 @@ impl Check {
     pub fn outcome(mut self, ended: Ended) -> Result<(), String> {
         self.read();
         match ended {
-            Ended::Exited(0) => Ok(()),
+            Ended::Exited(0) if self.is_good() => Ok(()),
+            // Many programs find nothing wrong with whatever they are asked.
+            Ended::Exited(0) => Err(format!("it does not say that {GOOD}")),
+            // One that ends without a word is no reason; how it ended is.
+            Ended::Exited(_) if self.said.trim_ascii().is_empty() => Err(ended.to_string()),
             Ended::Exited(_) => Err(String::from_utf8_lossy(&self.said).trim_end().to_owned()),
             Ended::Signalled(_) if clock::monotonic_ms() >= self.until => Err("it does not come to an end".to_owned()),
             Ended::Signalled(_) => Err(ended.to_string()),
@@ -109,6 +125,9 @@ impl AsFd for Check {
         self.stderr.as_fd()
     }
 }
+
+/// What `anchorite check` says at its end, of every version, when there is nothing to mend.
+pub const GOOD: &str = "the configuration is good";
 
 /// How long another program may take to check a configuration.
 const CHECK_MS: u64 = 15_000;

@@ -8,9 +8,10 @@
 //! that setresuid(2) resets after it; Landlock after the mounts, which it forbids; seccomp last, because it forbids the rest.
 
 use super::jail::{self, Inside, Tree};
-use super::policy::Policy;
+use super::policy::{Policy, User};
 use super::privilege::{self, Identity};
-use super::{landlock, prctl, process, seccomp, signal, title};
+use super::withheld::Withheld;
+use super::{landlock, prctl, process, program, seccomp, signal, title};
 use crate::role::{Layer, Role};
 use nix::errno::Errno;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -29,8 +30,16 @@ pub struct Cell {
     pub tree: Tree,
     /// Paths of the host beneath which the Landlock rights hold.
     pub paths: Vec<OsString>,
+    /// Which of them lie on local disks, as a process that sees no `/proc` could not tell without asking a server.
+    pub local: Vec<bool>,
+    /// What it may never see, whatever the names of `tree` and `paths` lead to.
+    pub withheld: Withheld,
     /// Landlock rights of the policy that this configuration needs.
     pub rights: Vec<String>,
+    /// TCP ports that may be connected to.
+    pub ports: Vec<u16>,
+    /// Supplementary groups.
+    pub groups: Vec<u32>,
     pub allow_missing: Vec<Layer>,
     /// Answer EPERM where the filter would kill: for the process that proves the sandbox and serves nothing.
     pub proof: bool,
@@ -63,6 +72,9 @@ pub struct Fault {
 /// The step that failed. The process must end then; it is confined in part.
 pub fn enter(cell: &Cell) -> Result<Confined, Fault> {
     let policy = Policy::of(cell.role);
+    if policy.user == User::Root {
+        return enter_as_root(cell, policy);
+    }
     let mut missing = Vec::new();
     let names: Vec<&str> = policy.namespaces.iter().map(|grant| grant.name).collect();
 
@@ -72,24 +84,24 @@ pub fn enter(cell: &Cell) -> Result<Confined, Fault> {
     let inside = if unconfined() {
         Inside::default()
     } else if layer(cell, &mut missing, Layer::Namespaces, "3 namespaces", jail::leave_namespaces(&names))? {
-        at("4 jail", jail::enter(&cell.tree))?
+        at("4 jail", jail::enter(&cell.tree, &cell.withheld))?
     } else {
         at("4 jail", jail::enter_without_namespaces(&cell.tree))?
     };
     // An ordinary user without a namespace of his own has no capability, and so none to empty the bounding set with.
     let powerless = cell.identity.rootless && missing.contains(&Layer::Namespaces);
     at("5 bounding set", if unconfined() || powerless { Ok(()) } else { privilege::drop_bounding() })?;
-    at("6 ids", privilege::become_identity(cell.identity))?;
+    at("6 ids", privilege::become_identity(cell.identity, &cell.groups))?;
     at("7 capabilities", privilege::drop_capabilities())?;
     at("8 process flags", set_flags(cell.parent))?;
     if !unconfined() {
         at("9 no_new_privs", nix::sys::prctl::set_no_new_privs())?;
-        at("10 privileges read back", privilege::confirm_dropped(cell.identity, !powerless))?;
+        at("10 privileges read back", privilege::confirm_dropped(cell.identity, &cell.groups, !powerless))?;
         at("10 privileges read back", confirm_flags())?;
         if layer(cell, &mut missing, Layer::Landlock, "11 landlock", landlock_present())? {
             let paths: Vec<PathBuf> = cell.paths.iter().map(|path| inside.path(Path::new(path))).collect();
             let rights: Vec<&str> = cell.rights.iter().map(String::as_str).collect();
-            at("11 landlock", landlock::restrict(&paths, &rights))?;
+            at("11 landlock", landlock::restrict(&paths, &rights, &cell.withheld, &cell.ports))?;
             at("11 landlock", landlock::confirm())?;
         }
         if layer(cell, &mut missing, Layer::Seccomp, "12 seccomp", seccomp::install(policy.answered))? {
@@ -98,6 +110,23 @@ pub fn enter(cell: &Cell) -> Result<Confined, Fault> {
         }
     }
     Ok(Confined { inside, missing })
+}
+
+/// The steps of a role that stays root, since its children become users: what those must be able to do, it may not give up for them, so
+/// there is no no_new_privs, no Landlock and no jail. Its filter is installed while it may, which takes a capability that goes then.
+fn enter_as_root(cell: &Cell, policy: &Policy) -> Result<Confined, Fault> {
+    let mut missing = Vec::new();
+    let names: Vec<&str> = policy.capabilities.iter().map(|grant| grant.name).collect();
+    at("1 descriptors", process::close_above(cell.last_descriptor))?;
+    title::clear_environment();
+    at("2 limits", set_limits(policy))?;
+    layer(cell, &mut missing, Layer::Namespaces, "3 namespaces", program::enter_process_namespace())?;
+    at("8 process flags", set_end_with(cell.parent))?;
+    if !unconfined() {
+        layer(cell, &mut missing, Layer::Seccomp, "12 seccomp", seccomp::install(policy.list))?;
+        at("7 capabilities", privilege::keep_only(&names))?;
+    }
+    Ok(Confined { inside: Inside::default(), missing })
 }
 
 /// One line that says how the service is confined, and in capitals what is missing of it.
@@ -168,12 +197,17 @@ fn resource(name: &str) -> Option<Resource> {
 /// The flags that exec or setresuid reset: no core and no tracing by the same user, no mapping that becomes executable, and
 /// death with the parent; and death by a memory fault.
 fn set_flags(parent: i32) -> io::Result<()> {
-    nix::sys::prctl::set_dumpable(false)?;
     match prctl::set_mdwe() {
         // Before Linux 6.3; the seccomp filter refuses executable memory there too.
         Err(fault) if fault.raw_os_error() == Some(Errno::EINVAL as i32) => {}
         result => result?,
     }
+    set_end_with(parent)
+}
+
+/// No core and no tracing by the same user; death with the parent, and by a memory fault.
+fn set_end_with(parent: i32) -> io::Result<()> {
+    nix::sys::prctl::set_dumpable(false)?;
     nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)?;
     signal::end_on_fault()?;
     if process::parent_id() != parent {

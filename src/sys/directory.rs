@@ -1,13 +1,15 @@
-//! Directories read batch by batch, with what a list shows of each entry. Runs in workers.
+//! Directories read batch by batch, with what a list shows of each entry. Runs in `files`.
 //!
-//! Between two batches nothing is held but a descriptor: the kernel keeps the place. What a request for an entry would be refused is left
-//! out, as far as the kernel decides it: special files, links that the policy does not follow, what this process may not read or enter.
+//! Between two batches nothing is held: the next one opens the directory again and goes on at the place that the file system gave. What a request for an
+//! entry would be refused is left out, as far as the kernel decides it: special files, links that the policy does not follow, what
+//! this process may not read or enter.
 
-use super::file::{READ, Root};
+use super::file::{READ, Root, Stat};
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, OpenHow, openat2};
 use nix::libc;
 use nix::sys::stat::{fstat, fstatat};
+use nix::unistd::{Whence, lseek};
 use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -16,8 +18,17 @@ use std::os::unix::ffi::OsStrExt;
 /// A directory being read.
 pub struct Directory {
     open: OwnedFd,
+    /// Its own number and times.
+    pub stat: Stat,
     /// Beneath its root.
     path: Vec<u8>,
+}
+
+/// Some entries, as the kernel packs them.
+pub struct Batch {
+    records: Vec<u8>,
+    /// Where to go on; `None`: there are no more.
+    pub next: Option<u64>,
 }
 
 /// One entry of a directory, never `.` or `..`.
@@ -35,23 +46,40 @@ impl Directory {
     /// The errno of openat2(2).
     pub fn open(root: &Root, path: &[u8]) -> io::Result<Directory> {
         let open = root.open_directory(path)?;
-        Ok(Directory { open, path: path.to_vec() })
+        let stat = Stat::from(&fstat(&open)?);
+        Ok(Directory { open, stat, path: path.to_vec() })
     }
 
-    /// The next entries, at most [`BATCH`], perhaps none of those that were read; `None`: there are no more. `root` is that of
-    /// [`Directory::open`].
+    /// The entries from a place on that an earlier batch named, or from the first: as many as [`RECORDS`] bytes hold.
     ///
     /// # Errors
-    /// The errno of getdents64(2).
-    pub fn next(&mut self, root: &Root) -> io::Result<Option<Vec<DirectoryEntry>>> {
-        let mut records = [0; BATCH * RECORD_MIN];
-        let length = match read_records(&self.open, &mut records) {
-            // Removed while it was read: nothing is in it any more.
-            Err(Errno::ENOENT) => 0,
-            result => result?,
-        };
-        let names = names(records.get(..length).unwrap_or_default()).filter(|name| *name != b"." && *name != b"..");
-        Ok((length > 0).then(|| names.filter_map(|name| self.describe(root, name)).collect()))
+    /// The errno of lseek(2) or getdents64(2).
+    pub fn batch(&self, from: Option<u64>) -> io::Result<Batch> {
+        if let Some(from) = from {
+            lseek(&self.open, i64::try_from(from).map_err(|_| io::ErrorKind::InvalidInput)?, Whence::SeekSet)?;
+        }
+        let (mut records, mut length, mut next) = (vec![0; RECORDS], 0, from);
+        while let Some(room) = records.get_mut(length..).filter(|room| room.len() >= RECORD_MAX) {
+            let count = match read_records(&self.open, room) {
+                // Removed while it was read: nothing is in it any more.
+                Err(Errno::ENOENT) => 0,
+                result => result?,
+            };
+            if count == 0 {
+                next = None;
+                break;
+            }
+            next = last_offset(room.get(..count).unwrap_or_default());
+            length += count;
+        }
+        records.truncate(length);
+        Ok(Batch { records, next })
+    }
+
+    /// The entries of a batch that are shown.
+    pub fn entries(&self, root: &Root, batch: &Batch) -> Vec<DirectoryEntry> {
+        let names = names(&batch.records).filter(|name| *name != b"." && *name != b"..");
+        names.filter_map(|name| self.describe(root, name)).collect()
     }
 
     /// One entry; `None` for what a request for it would be refused.
@@ -93,6 +121,22 @@ fn read_records(directory: &OwnedFd, records: &mut [u8]) -> nix::Result<usize> {
     Ok(usize::try_from(Errno::result(result)?).unwrap_or(0))
 }
 
+/// Where the directory goes on behind the last of such records.
+fn last_offset(mut records: &[u8]) -> Option<u64> {
+    let mut last = None;
+    while let Some(bytes) = records.get(8..16) {
+        last = bytes.try_into().ok().map(u64::from_ne_bytes);
+        let length = usize::from(u16::from_ne_bytes([*records.get(16)?, *records.get(17)?]));
+        records = records.get(length..).filter(|_| length > 0)?;
+    }
+    last
+}
+
+/// What the kernel says of a directory that may not be read.
+pub fn refused() -> io::Error {
+    Errno::EACCES.into()
+}
+
 /// The names in such records: inode (8 bytes), offset (8), record length (2), type (1), name, NUL.
 fn names(mut records: &[u8]) -> impl Iterator<Item = &[u8]> {
     const NAME: usize = 19;
@@ -104,9 +148,8 @@ fn names(mut records: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// Entries in a batch at most: each costs a stat(2), some three calls more, and other clients wait.
-pub const BATCH: usize = 256;
+/// Bytes of a batch: at most 256 entries, as the shortest record has 24, each of which costs a stat(2), some three calls more.
+pub const RECORDS: usize = 256 * 24;
 
-/// The shortest record there is: the kernel pads to eight bytes. Room for the longest one is there as well: getdents64(2) fails
-/// with `EINVAL` where not one fits.
-const RECORD_MIN: usize = 24;
+/// The longest record there is, of a name of 255 bytes: getdents64(2) fails with `EINVAL` where not one fits.
+const RECORD_MAX: usize = 19 + 256 + 5;

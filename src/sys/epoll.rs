@@ -9,6 +9,8 @@ use std::os::fd::AsFd;
 pub enum Interest {
     /// Input, told again as long as there is some.
     Input,
+    /// Room for output, told again as long as there is some.
+    Output,
     /// A listener shared with other processes: one of them is woken for a connection.
     SharedListener,
     /// Input and output, told once per change; registered once for a connection's whole life.
@@ -44,6 +46,7 @@ impl Poller {
     pub fn add(&self, descriptor: impl AsFd, interest: Interest, token: u64) -> io::Result<()> {
         let flags = match interest {
             Interest::Input => EpollFlags::EPOLLIN,
+            Interest::Output => EpollFlags::EPOLLOUT,
             Interest::SharedListener => EpollFlags::EPOLLIN | EpollFlags::EPOLLEXCLUSIVE,
             Interest::Connection => EpollFlags::EPOLLIN | EpollFlags::EPOLLOUT | EpollFlags::EPOLLRDHUP | EpollFlags::EPOLLET,
         };

@@ -9,7 +9,6 @@ use nix::errno::Errno;
 use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2, readlinkat};
 use nix::libc;
 use nix::sys::stat::{FileStat, fstat};
-use nix::sys::statfs::{Statfs, fstatfs, statfs};
 use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -31,7 +30,8 @@ pub enum Links {
 
 /// A document root, held open.
 pub struct Root {
-    directory: OwnedFd,
+    /// `None`: it lies behind a directory that this process cannot search.
+    directory: Option<OwnedFd>,
     /// Where the root is a single file: its name in `directory`.
     file: Option<Vec<u8>>,
     path: PathBuf,
@@ -64,8 +64,9 @@ pub struct Opened {
 pub enum Found {
     File(Opened),
     Directory,
-    /// Nothing, or a link that the policy does not follow.
     Missing,
+    /// A link that the policy does not follow, or by that of [`Links::Any`] one that leads nowhere: for a client the same as nothing.
+    Unfollowed(Unfollowed),
     /// The permissions refuse it (`EACCES`).
     Denied,
     /// A FIFO, device or socket.
@@ -75,8 +76,43 @@ pub enum Found {
     Failed(io::Error),
 }
 
+/// A link that was not followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unfollowed {
+    /// How many bytes of the path name it.
+    pub length: usize,
+    pub why: Why,
+}
+
+/// Why a link is not followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    Never,
+    Owner,
+    Leaves,
+    Loop,
+    Nowhere,
+}
+
+impl Why {
+    /// In the order of their numbers in messages.
+    pub const ALL: [Why; 5] = [Why::Never, Why::Owner, Why::Leaves, Why::Loop, Why::Nowhere];
+
+    /// What is the matter with the link.
+    pub fn text(self) -> &'static str {
+        match self {
+            Why::Never => "no symbolic link is followed here",
+            Why::Owner => "the symbolic link and its target have different owners",
+            Why::Leaves => "the symbolic link leads out of the directory that is served",
+            Why::Loop => "the symbolic link leads over too many links, or into /proc",
+            Why::Nowhere => "the symbolic link leads to nothing that the service sees",
+        }
+    }
+}
+
 impl Root {
-    /// Opens a document root, `path` as this process sees it; `links` is the policy for everything beneath.
+    /// Opens a document root, `path` as this process sees it; `links` is the policy for everything beneath. One that cannot be reached
+    /// refuses whatever is looked up, as one does that cannot be entered: others are served all the same.
     ///
     /// # Errors
     /// The errno of openat2(2).
@@ -85,9 +121,10 @@ impl Root {
         let (directory, file) = match openat2(nix::fcntl::AT_FDCWD, path, how(OFlag::O_DIRECTORY)) {
             Err(Errno::ENOTDIR) => {
                 let (parent, name) = path.parent().zip(path.file_name()).ok_or(Errno::ENOTDIR)?;
-                (openat2(nix::fcntl::AT_FDCWD, parent, how(OFlag::O_DIRECTORY))?, Some(name.as_bytes().to_vec()))
+                (Some(openat2(nix::fcntl::AT_FDCWD, parent, how(OFlag::O_DIRECTORY))?), Some(name.as_bytes().to_vec()))
             }
-            result => (result?, None),
+            Err(Errno::EACCES) => (None, None),
+            result => (Some(result?), None),
         };
         // /proc/sys/kernel/overflowuid is 65534 everywhere; inside the jail it cannot be read.
         Ok(Root { directory, file, path: path.to_owned(), links, nobody: rootless.then_some(65534) })
@@ -98,42 +135,36 @@ impl Root {
     /// # Errors
     /// The errno of openat2(2).
     pub fn enter(&self) -> io::Result<()> {
-        Ok(openat2(&self.directory, ".", OpenHow::new().flags(OFlag::O_PATH | OFlag::O_CLOEXEC)).map(drop)?)
+        Ok(openat2(self.directory()?, ".", OpenHow::new().flags(OFlag::O_PATH | OFlag::O_CLOEXEC)).map(drop)?)
     }
 
-    /// What stands at `path`, which is relative, without dot segments; empty: the root itself.
-    pub fn find(&self, path: &[u8]) -> Found {
-        self.look(path, ResolveFlag::empty()).unwrap_or_else(not_found)
+    /// The directory itself.
+    pub(super) fn directory(&self) -> nix::Result<BorrowedFd<'_>> {
+        self.directory.as_ref().map(AsFd::as_fd).ok_or(Errno::EACCES)
     }
 
-    /// As [`Root::find`], from what the kernel has in memory. `None`: a disk would have to be waited for, or the path leads
-    /// over a mount, behind which another file system may be one that does not answer.
-    pub fn find_cached(&self, path: &[u8]) -> Option<Found> {
-        match self.look(path, CACHED) {
-            Err(Errno::EAGAIN | Errno::EXDEV) => None,
-            result => Some(result.unwrap_or_else(not_found)),
-        }
+    /// The policy.
+    pub(super) fn links(&self) -> Links {
+        self.links
     }
 
-    /// Whether [`Root::find_cached`] can be asked: the file system is one of local disks or memory, whose open(2) itself waits
-    /// for nobody. One that is not known here may ask a server or another process.
-    ///
-    /// # Errors
-    /// `EINVAL`: the kernel is older than Linux 5.12, which brings RESOLVE_CACHED; or the errno of fstatfs(2).
-    pub fn is_local(&self) -> io::Result<bool> {
+    /// Whether links of whatever owners lead to something beneath the root.
+    pub(super) fn leads_inside(&self, path: &[u8]) -> bool {
+        self.open_with(path, OFlag::O_PATH, ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_MAGICLINKS).is_ok()
+    }
+
+    /// Whether [`Root::find_cached`] can be asked: the kernel knows RESOLVE_CACHED (since Linux 5.12).
+    pub fn can_ask_memory(&self) -> bool {
         // Any other errno: not in memory, or not to be entered; the kernel has understood.
         let how = OpenHow::new().flags(OFlag::O_PATH | OFlag::O_CLOEXEC).resolve(CACHED);
-        if openat2(&self.directory, ".", how).err() == Some(Errno::EINVAL) {
-            return Err(Errno::EINVAL.into());
-        }
-        Ok(is_local(&fstatfs(&self.directory)?))
+        self.directory().and_then(|directory| openat2(directory, ".", how)).err() != Some(Errno::EINVAL)
     }
 
-    fn look(&self, path: &[u8], also: ResolveFlag) -> nix::Result<Found> {
+    pub(super) fn look(&self, path: &[u8], also: ResolveFlag) -> nix::Result<Found> {
         let path = match &self.file {
             Some(name) if path.is_empty() => name.as_slice(),
             Some(_) => return Ok(Found::Missing),
-            None if path.is_empty() => return Ok(Found::Directory),
+            None if path.is_empty() => return self.directory().map(|_| Found::Directory),
             None => path,
         };
         match self.resolve_under(path, READ, also) {
@@ -171,10 +202,20 @@ impl Root {
         path
     }
 
+    /// What a program is, whose file this process need not be able to read: device, inode and owner.
+    ///
+    /// # Errors
+    /// The errno of openat2(2) or fstat(2).
+    pub fn program(&self, path: &[u8]) -> io::Result<(u64, u64, u32)> {
+        let path = if path.is_empty() { self.file.as_deref().unwrap_or(b".") } else { path };
+        let stat = self.resolve(path, OFlag::O_PATH).and_then(fstat)?;
+        Ok((stat.st_dev, stat.st_ino, stat.st_uid))
+    }
+
     /// Opens a directory for reading its entries; empty: the root itself.
     pub(super) fn open_directory(&self, path: &[u8]) -> nix::Result<OwnedFd> {
         let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-        if path.is_empty() { openat2(&self.directory, ".", OpenHow::new().flags(flags)) } else { self.resolve(path, flags) }
+        if path.is_empty() { openat2(self.directory()?, ".", OpenHow::new().flags(flags)) } else { self.resolve(path, flags) }
     }
 
     /// Opens `path` by the policy on links.
@@ -183,7 +224,7 @@ impl Root {
     }
 
     /// The same under the restrictions of `also`.
-    fn resolve_under(&self, path: &[u8], flags: OFlag, also: ResolveFlag) -> nix::Result<OwnedFd> {
+    pub(super) fn resolve_under(&self, path: &[u8], flags: OFlag, also: ResolveFlag) -> nix::Result<OwnedFd> {
         let beneath = ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_MAGICLINKS | also;
         match self.links {
             Links::Never => self.open_with(path, flags, beneath | ResolveFlag::RESOLVE_NO_SYMLINKS),
@@ -198,27 +239,17 @@ impl Root {
 
     /// A link with `..` in it is answered with `EAGAIN` while anyone renames anything on the system: tried again, unless the same
     /// errno says that the disk would have to be waited for.
-    fn open_with(&self, path: &[u8], flags: OFlag, resolve: ResolveFlag) -> nix::Result<OwnedFd> {
+    pub(super) fn open_with(&self, path: &[u8], flags: OFlag, resolve: ResolveFlag) -> nix::Result<OwnedFd> {
         let how = OpenHow::new().flags(flags | OFlag::O_CLOEXEC).resolve(resolve);
         let tries = if resolve.contains(CACHED) { 1 } else { TRIES };
         for _ in 0..tries {
-            match openat2(&self.directory, OsStr::from_bytes(path), how) {
+            match openat2(self.directory()?, OsStr::from_bytes(path), how) {
                 Err(Errno::EAGAIN | Errno::EINTR) => {}
                 result => return result,
             }
         }
         Err(Errno::EAGAIN)
     }
-}
-
-/// Whether a path leads to a file system of local disks or memory, which no server can keep waiting.
-pub fn is_on_local_disk(path: &Path) -> bool {
-    statfs(path).is_ok_and(|found| is_local(&found))
-}
-
-fn is_local(found: &Statfs) -> bool {
-    // The word is signed on some architectures, and wider than the numbers.
-    u64::try_from(found.filesystem_type().0 & 0xFFFF_FFFF).is_ok_and(|kind| LOCAL.contains(&kind))
 }
 
 /// A walk from component to component that follows a link only where link and target have the same owner.
@@ -250,7 +281,7 @@ impl<'r> Walk<'r> {
         while let Some(next) = self.ahead.pop() {
             match next {
                 Ahead::EndOfLink(owner) => {
-                    let stat = reached.as_ref().map_or_else(|| fstat(self.here()), |(file, _)| fstat(file))?;
+                    let stat = reached.as_ref().map_or_else(|| fstat(self.here()?), |(file, _)| fstat(file))?;
                     if stat.st_uid != owner || self.root.nobody == Some(owner) {
                         return Err(Errno::ELOOP);
                     }
@@ -280,6 +311,7 @@ impl<'r> Walk<'r> {
         if self.followed > LINKS_MAX {
             return Err(Errno::ELOOP);
         }
+        self.refuse_cold_link(name)?;
         // Read from the very link that was looked at, not by its name again.
         let target = readlinkat(&file, "")?.into_vec();
         self.ahead.push(Ahead::EndOfLink(stat.st_uid));
@@ -293,10 +325,23 @@ impl<'r> Walk<'r> {
         Ok(None)
     }
 
+    /// Where only memory may be asked, readlink(2) could still wait for what a link says. Whoever follows it from memory is told `EAGAIN` then;
+    /// whatever else comes of that is no matter here.
+    fn refuse_cold_link(&self, name: &[u8]) -> nix::Result<()> {
+        if !self.also.contains(CACHED) {
+            return Ok(());
+        }
+        let how = OpenHow::new().flags(OFlag::O_PATH | OFlag::O_CLOEXEC).resolve(ResolveFlag::RESOLVE_NO_MAGICLINKS | self.also);
+        match openat2(self.here()?, OsStr::from_bytes(name), how) {
+            Err(Errno::EAGAIN) => Err(Errno::EAGAIN),
+            Ok(_) | Err(_) => Ok(()),
+        }
+    }
+
     /// Opens what was reached for use, by its name in the directory that is held, and makes sure that it is the same.
     fn reopen(&self, reached: Option<(OwnedFd, Vec<u8>)>, flags: OFlag) -> nix::Result<OwnedFd> {
         let Some((found, name)) = reached else {
-            return openat2(self.here(), ".", OpenHow::new().flags(flags | OFlag::O_CLOEXEC));
+            return openat2(self.here()?, ".", OpenHow::new().flags(flags | OFlag::O_CLOEXEC));
         };
         if flags.contains(OFlag::O_PATH) {
             return Ok(found);
@@ -310,11 +355,11 @@ impl<'r> Walk<'r> {
         let how = OpenHow::new()
             .flags(flags | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC)
             .resolve(ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_MAGICLINKS | self.also);
-        openat2(self.here(), OsStr::from_bytes(name), how)
+        openat2(self.here()?, OsStr::from_bytes(name), how)
     }
 
-    fn here(&self) -> BorrowedFd<'_> {
-        self.entered.last().map_or_else(|| self.root.directory.as_fd(), AsFd::as_fd)
+    fn here(&self) -> nix::Result<BorrowedFd<'_>> {
+        self.entered.last().map_or_else(|| self.root.directory(), |directory| Ok(directory.as_fd()))
     }
 
     fn push(&mut self, path: &[u8]) {
@@ -337,7 +382,17 @@ pub fn stat(file: &OwnedFd) -> io::Result<Stat> {
 /// The errno of pread(2).
 pub fn read_at(file: &OwnedFd, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
     let offset = i64::try_from(offset).map_err(|_| io::ErrorKind::InvalidInput)?;
-    Ok(nix::sys::uio::pread(file, buffer, offset)?)
+    Ok(pread(file, buffer, offset)?)
+}
+
+/// pread(2), again where a signal came in between, which a file system in user space or across a network lets it.
+fn pread(file: &OwnedFd, buffer: &mut [u8], offset: i64) -> nix::Result<usize> {
+    loop {
+        match nix::sys::uio::pread(file, buffer, offset) {
+            Err(Errno::EINTR) => {}
+            result => return result,
+        }
+    }
 }
 
 /// Reads a whole small file; fewer bytes than `length` when it has become shorter.
@@ -348,7 +403,7 @@ pub fn read(file: &OwnedFd, length: usize) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; length];
     let mut filled = 0;
     while let Some(rest) = bytes.get_mut(filled..).filter(|rest| !rest.is_empty()) {
-        let count = nix::sys::uio::pread(file, rest, i64::try_from(filled).unwrap_or(i64::MAX))?;
+        let count = pread(file, rest, i64::try_from(filled).unwrap_or(i64::MAX))?;
         if count == 0 {
             break;
         }
@@ -370,7 +425,7 @@ fn regular(file: OwnedFd) -> Found {
     }
 }
 
-fn not_found(errno: Errno) -> Found {
+pub(super) fn not_found(errno: Errno) -> Found {
     #[expect(clippy::wildcard_enum_match_arm, reason = "errno is the kernel's enumeration, and grows with it")]
     match errno {
         // A link that the policy refuses is not there, as far as a client can tell (ELOOP, EXDEV).
@@ -399,28 +454,7 @@ impl From<&FileStat> for Stat {
 pub(super) const READ: OFlag = OFlag::O_RDONLY.union(OFlag::O_NONBLOCK).union(OFlag::O_NOCTTY);
 
 /// Only from memory, and on the file system of the root: what openat2(2) calls RESOLVE_CACHED, which nix has no name for.
-const CACHED: ResolveFlag = ResolveFlag::from_bits_retain(0x20).union(ResolveFlag::RESOLVE_NO_XDEV);
-
-/// File systems whose look-ups and open(2) wait for a local disk at most (linux/magic.h): ext2 to ext4, xfs, btrfs, f2fs, zfs,
-/// bcachefs, tmpfs, ramfs, overlayfs, squashfs, erofs, isofs, msdos, exfat, ntfs3, jfs.
-const LOCAL: [u64; 16] = [
-    0xEF53,
-    0x5846_5342,
-    0x9123_683E,
-    0xF2F5_2010,
-    0x2FC1_2FC1,
-    0xCA45_1A4E,
-    0x0102_1994,
-    0x8584_58F6,
-    0x794C_7630,
-    0x7371_7368,
-    0xE0F5_E1E2,
-    0x9660,
-    0x4D44,
-    0x2011_BAB0,
-    0x7366_746E,
-    0x3153_464A,
-];
+pub(super) const CACHED: ResolveFlag = ResolveFlag::from_bits_retain(0x20).union(ResolveFlag::RESOLVE_NO_XDEV);
 
 /// How often an open that met a renaming is tried.
 const TRIES: u8 = 16;

@@ -3,17 +3,18 @@
 //! mount_namespaces(7), pivot_root(2), mount_setattr(2), chroot(2). The order is that of a container: an own mount
 //! namespace, a small tmpfs, bind mounts made read-only in one recursive call each, then the old root is gone.
 
+use super::attributes::{self, Attributes};
+use super::withheld::Withheld;
 use nix::errno::Errno;
 use nix::libc;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::CloneFlags;
-use nix::sys::stat::stat;
 use nix::unistd::{chdir, chroot, pivot_root};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::ffi::{CString, OsString};
 use std::fs;
-use std::io;
+use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -25,6 +26,8 @@ pub enum Tree {
     Shown(Vec<OsString>),
     /// This directory and all beneath it.
     Beneath(OsString),
+    /// This directory alone, at its own path, and files may be made in it.
+    Written(OsString),
 }
 
 /// Where paths of the host lie for a role that is inside.
@@ -72,23 +75,28 @@ fn namespace(name: &str) -> Option<(CloneFlags, &'static str)> {
     }
 }
 
-/// Builds the tree in this process's own mount namespace and makes it the root.
+/// Builds the tree in this process's own mount namespace and makes it the root; `withheld` is not shown in it.
 ///
 /// # Errors
 /// A text that names the step and the path, with the errno.
-pub(super) fn enter(tree: &Tree) -> Result<Inside, String> {
+pub(super) fn enter(tree: &Tree, withheld: &Withheld) -> Result<Inside, String> {
     // Nothing mounted here may reach the host, and nothing the host mounts later may appear here with its own flags.
     step("make / private", mount(NONE, "/", NONE, MsFlags::MS_REC | MsFlags::MS_PRIVATE, NONE))?;
     confirm_private()?;
     match tree {
         Tree::Shown(paths) => {
-            pivot_to_private_tree(&outermost(paths))?;
+            pivot_to_private_tree(&outermost(paths), withheld, READ_ONLY)?;
+            enter_root(Path::new(TREE))?;
+            Ok(Inside { stripped: PathBuf::from("/") })
+        }
+        Tree::Written(path) => {
+            pivot_to_private_tree(&[Path::new(path)], withheld, WRITABLE)?;
             enter_root(Path::new(TREE))?;
             Ok(Inside { stripped: PathBuf::from("/") })
         }
         Tree::Beneath(root) => {
             let root = Path::new(root);
-            show_read_only(root, root)?;
+            show(root, root, withheld, &mut Mounts::open()?, READ_ONLY)?;
             enter_root(root)?;
             Ok(Inside { stripped: root.to_owned() })
         }
@@ -110,7 +118,7 @@ fn confirm_private() -> Result<(), String> {
 pub(super) fn enter_without_namespaces(tree: &Tree) -> Result<Inside, String> {
     let root = match tree {
         Tree::Shown(paths) => common_ancestor(paths),
-        Tree::Beneath(root) => PathBuf::from(root),
+        Tree::Beneath(root) | Tree::Written(root) => PathBuf::from(root),
     };
     match chroot(&root) {
         Err(Errno::EPERM) => {
@@ -132,18 +140,20 @@ fn common_ancestor(paths: &[OsString]) -> PathBuf {
 }
 
 /// A tmpfs with the shown directories becomes the root of the namespace; the host's root is gone from it.
-fn pivot_to_private_tree(shown: &[&Path]) -> Result<(), String> {
+fn pivot_to_private_tree(shown: &[&Path], withheld: &Withheld, how: Attribute) -> Result<(), String> {
     // A node for each component of each path, the tree's own directories, and one page each.
     let nodes = 16 + shown.iter().map(|path| path.components().count()).sum::<usize>();
     let options = format!("mode=0755,nr_inodes={nodes},size={}", nodes.saturating_mul(4096));
     let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
+    // The tree is built over /proc.
+    let mut mounts = Mounts::open()?;
     step("mount the tree", mount(Some("anchorite"), BASE, Some("tmpfs"), flags, Some(options.as_str())))?;
     let tree = Path::new(BASE).join(TREE.trim_start_matches('/'));
     fs::create_dir(&tree).map_err(|fault| format!("make the tree: {fault}"))?;
     for path in shown {
         let target = tree.join(path.strip_prefix("/").unwrap_or(path));
         make_place(path, &target).map_err(|fault| format!("make a place for \"{}\": {fault}", path.display()))?;
-        show_read_only(path, &target)?;
+        show(path, &target, withheld, &mut mounts, how)?;
     }
     step("enter the tree", chdir(BASE))?;
     step("pivot_root", pivot_root(".", "."))?;
@@ -153,12 +163,13 @@ fn pivot_to_private_tree(shown: &[&Path]) -> Result<(), String> {
     if identity(Path::new("/.."))? != identity(Path::new("/"))? {
         return Err("the old root is still there".to_owned());
     }
-    set_read_only(Path::new("/"), false)
+    set_attributes(Path::new("/"), false, READ_ONLY)?;
+    confirm_tree_read_only()
 }
 
 /// Makes an empty directory, or an empty file for a file, to bind `path` over.
 fn make_place(path: &Path, target: &Path) -> io::Result<()> {
-    if fs::metadata(path)?.is_dir() {
+    if Attributes::of(path)?.is_directory {
         return fs::create_dir_all(target);
     }
     target.parent().map_or(Ok(()), fs::create_dir_all)?;
@@ -169,25 +180,29 @@ fn make_place(path: &Path, target: &Path) -> io::Result<()> {
 fn outermost(paths: &[OsString]) -> Vec<&Path> {
     let mut kept: Vec<&Path> = Vec::new();
     for path in paths.iter().map(Path::new).collect::<BTreeSet<_>>() {
-        if !kept.iter().any(|outer| path.starts_with(outer)) {
+        // In the order of paths, what lies beneath one comes right behind it.
+        if !kept.last().is_some_and(|outer| path.starts_with(outer)) {
             kept.push(path);
         }
     }
     kept
 }
 
-/// Binds a directory with all that is mounted beneath it, read-only.
-fn show_read_only(path: &Path, target: &Path) -> Result<(), String> {
+/// Binds a directory with all that is mounted beneath it, read-only unless files are made in it. Its name was looked at before; who can change what that leads to must
+/// gain nothing, so what was bound is looked at too.
+fn show(path: &Path, target: &Path, withheld: &Withheld, mounts: &mut Mounts, how: Attribute) -> Result<(), String> {
     let bound = mount(Some(path), target, NONE, MsFlags::MS_BIND | MsFlags::MS_REC, NONE);
     bound.map_err(|errno| format!("show \"{}\": {}", path.display(), errno.desc()))?;
-    set_read_only(target, true)
+    withheld.refuse(path, identity(target)?)?;
+    set_attributes(target, true, how)?;
+    mounts.confirm(target, how)
 }
 
-/// Makes a mount, and with `recursive` all beneath it, read-only without devices, set-id and executables. Flags are only
+/// Makes a mount, and with `recursive` all beneath it, read-only where that is wanted, without devices, set-id and executables. Flags are only
 /// added: those that a user namespace inherited locked could not be rewritten.
-fn set_read_only(target: &Path, recursive: bool) -> Result<(), String> {
+fn set_attributes(target: &Path, recursive: bool, how: Attribute) -> Result<(), String> {
     let attributes = libc::mount_attr {
-        attr_set: libc::MOUNT_ATTR_RDONLY | libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV | libc::MOUNT_ATTR_NOEXEC,
+        attr_set: how | libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV | libc::MOUNT_ATTR_NOEXEC,
         attr_clr: 0,
         propagation: libc::MS_PRIVATE,
         userns_fd: 0,
@@ -198,14 +213,39 @@ fn set_read_only(target: &Path, recursive: bool) -> Result<(), String> {
     let result = unsafe {
         libc::syscall(libc::SYS_mount_setattr, libc::AT_FDCWD, path.as_ptr(), flags, &raw const attributes, size_of_val(&attributes))
     };
-    step("mount_setattr", Errno::result(result).map(drop))?;
-    confirm_read_only(target)
+    step("mount_setattr", Errno::result(result).map(drop))
 }
 
-/// Reads the flags of a mount back.
-fn confirm_read_only(target: &Path) -> Result<(), String> {
+/// The mounts of this process, held open: statvfs(2) would ask the servers of what is shown, which may not answer.
+struct Mounts(fs::File);
+
+impl Mounts {
+    fn open() -> Result<Mounts, String> {
+        let file = fs::OpenOptions::new().read(true).open("/proc/self/mountinfo");
+        file.map(Mounts).map_err(|fault| format!("/proc/self/mountinfo: {fault}"))
+    }
+
+    /// Reads the flags of a mount back.
+    fn confirm(&mut self, target: &Path, how: Attribute) -> Result<(), String> {
+        let fault = |fault: io::Error| format!("/proc/self/mountinfo: {fault}");
+        let mut text = String::new();
+        self.0.seek(SeekFrom::Start(0)).map_err(fault)?;
+        self.0.read_to_string(&mut text).map_err(fault)?;
+        let number = Attributes::of(target).map_err(|fault| format!("stat: {fault}"))?.mount;
+        let options = attributes::options_of_mount(&text, number).unwrap_or("what is not known");
+        let has = |wanted: &&str| options.split(',').any(|option| option == *wanted);
+        let wanted = ["ro", "nosuid", "nodev", "noexec"];
+        match wanted.iter().skip(usize::from(how == WRITABLE)).all(has) {
+            true => Ok(()),
+            false => Err(format!("the tree is mounted with {options} at \"{}\"", target.display())),
+        }
+    }
+}
+
+/// The same of the tree itself, which asks nobody.
+fn confirm_tree_read_only() -> Result<(), String> {
     use nix::sys::statvfs::{FsFlags, statvfs};
-    let flags = statvfs(target).map_err(|errno| format!("statvfs: {}", errno.desc()))?.flags();
+    let flags = statvfs("/").map_err(|errno| format!("statvfs: {}", errno.desc()))?.flags();
     let wanted = FsFlags::ST_RDONLY | FsFlags::ST_NOSUID | FsFlags::ST_NODEV | FsFlags::ST_NOEXEC;
     if flags.contains(wanted) { Ok(()) } else { Err(format!("the tree is mounted with {flags:?}")) }
 }
@@ -223,13 +263,18 @@ fn enter_root(root: &Path) -> Result<(), String> {
 
 /// Device and inode.
 fn identity(path: &Path) -> Result<(libc::dev_t, libc::ino_t), String> {
-    let found = stat(path).map_err(|errno| format!("stat: {}", errno.desc()))?;
-    Ok((found.st_dev, found.st_ino))
+    let found = Attributes::of(path).map_err(|fault| format!("stat: {fault}"))?;
+    Ok((found.device, found.inode))
 }
 
 fn step(name: &str, result: nix::Result<()>) -> Result<(), String> {
     result.map_err(|errno| format!("{name}: {}", errno.desc()))
 }
+
+/// Whether what is shown is read-only, as mount_setattr(2) has it.
+type Attribute = u64;
+const READ_ONLY: Attribute = libc::MOUNT_ATTR_RDONLY;
+const WRITABLE: Attribute = 0;
 
 const NONE: Option<&str> = None;
 
@@ -246,8 +291,8 @@ mod tests {
 
     #[test]
     fn outermost_leaves_out_what_is_shown_already() {
-        let paths = ["/srv/www/a", "/srv/www", "/srv/wwwx", "/srv/www"].map(OsString::from);
-        assert_eq!(outermost(&paths), ["/srv/www", "/srv/wwwx"].map(Path::new));
+        let paths = ["/srv/www/a", "/srv/www", "/srv/wwwx", "/srv/www-x/b", "/srv/www", "/srv/www/b/c", "/srv/www!"].map(OsString::from);
+        assert_eq!(outermost(&paths), ["/srv/www", "/srv/www!", "/srv/www-x/b", "/srv/wwwx"].map(Path::new));
     }
 
     #[test]

@@ -64,13 +64,26 @@ impl Drop for PidFile {
 pub fn refuse_other(path: &Path) -> Result<(), String> {
     let named = |why: &str| format!("pid file \"{}\": {why}", path.display());
     prepare_directory(path).map_err(|why| named(&why))?;
-    if path.symlink_metadata().is_ok_and(|metadata| !metadata.is_file()) {
-        return Err(named("is a link, or no regular file"));
-    }
+    refuse_foreign(path).map_err(|why| named(&why))?;
     match read(path).filter(|pid| *pid != process::own_id() && is_parent(*pid)) {
         Some(pid) => Err(named(&format!("another service runs (pid {pid})"))),
         None => Ok(()),
     }
+}
+
+/// Refuses what is there and was never a pid file: it would be overwritten, and removed at the end.
+///
+/// # Errors
+/// Says what it is.
+pub fn refuse_foreign(path: &Path) -> Result<(), String> {
+    let Ok(metadata) = path.symlink_metadata() else { return Ok(()) };
+    if !metadata.is_file() {
+        return Err("is a link, or no regular file".to_owned());
+    }
+    if metadata.len() > 0 && read(path).is_none() {
+        return Err("is there, and holds no process id".to_owned());
+    }
+    Ok(())
 }
 
 /// Makes the directory of a file of the service if it is missing, and looks whether only its owner can write it.
@@ -163,7 +176,7 @@ mod tests {
     #[test]
     fn a_stale_one_is_replaced_and_one_of_others_is_kept_at_the_end() {
         let (_directory, path) = place();
-        for stale in ["1\n", "99999999\n", "", "not a number, but longer than one would be"] {
+        for stale in ["1\n", "99999999\n", ""] {
             prepare_directory(&path).unwrap();
             fs::write(&path, stale).unwrap();
             let file = PidFile::write(&path).unwrap();
@@ -171,6 +184,15 @@ mod tests {
             drop(file);
             assert_eq!(fs::read_to_string(&path).unwrap(), "1\n");
         }
+    }
+
+    #[test]
+    fn what_is_no_pid_file_is_left_alone() {
+        let (_directory, path) = place();
+        prepare_directory(&path).unwrap();
+        fs::write(&path, "not a number, but longer than one would be").unwrap();
+        assert!(PidFile::write(&path).is_err());
+        assert!(fs::read_to_string(&path).unwrap().starts_with("not a number"));
     }
 
     #[test]

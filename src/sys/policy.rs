@@ -89,6 +89,10 @@ impl Policy {
             Role::Worker => &compiled::WORKER,
             Role::Log => &compiled::LOG,
             Role::Files => &compiled::FILES,
+            Role::Connect => &compiled::CONNECT,
+            Role::ConnectTcp => &compiled::CONNECT_TCP,
+            Role::Spool => &compiled::SPOOL,
+            Role::Spawn => &compiled::SPAWN,
         }
     }
 }
@@ -122,7 +126,7 @@ mod tests {
     #[test]
     fn executable_memory_is_granted_to_no_confined_role() {
         const PROT_EXEC: u64 = 4;
-        for role in [Role::Worker, Role::Log, Role::Files] {
+        for role in [Role::Worker, Role::Log, Role::Files, Role::Connect, Role::ConnectTcp, Role::Spool] {
             for call in Policy::of(role).allow.iter().filter(|call| ["mmap", "mprotect"].contains(&call.name)) {
                 assert!(call.arguments.iter().any(|a| a.index == 2 && a.mask & PROT_EXEC != 0 && a.value & PROT_EXEC == 0), "{call:?}");
             }

@@ -45,12 +45,26 @@ pub fn look_up(user: &str, group: Option<&str>) -> Result<(u32, u32), String> {
     let Some(group) = group else {
         return Ok((found.uid.as_raw(), found.gid.as_raw()));
     };
+    Ok((found.uid.as_raw(), look_up_group(group)?))
+}
+
+/// The id of a group, by its name or number.
+///
+/// # Errors
+/// As [`look_up`].
+pub fn look_up_group(group: &str) -> Result<u32, String> {
     if let Ok(gid) = group.parse() {
-        return Ok((found.uid.as_raw(), gid));
+        return Ok(gid);
     }
     let gid = unistd::Group::from_name(group).map_err(|errno| format!("group \"{group}\": {}", errno.desc()))?;
-    let gid = gid.ok_or_else(|| format!("group \"{group}\" does not exist"))?;
-    Ok((found.uid.as_raw(), gid.gid.as_raw()))
+    Ok(gid.ok_or_else(|| format!("group \"{group}\" does not exist"))?.gid.as_raw())
+}
+
+/// The names of a user and a group, or their numbers where they have none.
+pub fn names(uid: u32, gid: u32) -> (String, String) {
+    let user = unistd::User::from_uid(Uid::from_raw(uid)).ok().flatten().map_or_else(|| uid.to_string(), |user| user.name);
+    let group = unistd::Group::from_gid(Gid::from_raw(gid)).ok().flatten().map_or_else(|| gid.to_string(), |group| group.name);
+    (user, group)
 }
 
 /// An id that no user and no group has, from the range that systemd keeps for such use.
@@ -141,11 +155,12 @@ fn drop_from_bounding(number: u32) -> io::Result<bool> {
     }
 }
 
-/// Gives up supplementary groups, then group ids, then user ids: in any other order the rest would be refused.
-pub(super) fn become_identity(identity: Identity) -> io::Result<()> {
+/// Gives up supplementary groups but those of the role, then group ids, then user ids: in any other order the rest would be refused.
+pub(super) fn become_identity(identity: Identity, groups: &[u32]) -> io::Result<()> {
     let (uid, gid) = (Uid::from_raw(identity.uid), Gid::from_raw(identity.gid));
     if !identity.rootless {
-        unistd::setgroups(&[])?;
+        let groups: Vec<Gid> = groups.iter().copied().map(Gid::from_raw).collect();
+        unistd::setgroups(&groups)?;
     }
     unistd::setresgid(gid, gid, gid)?;
     unistd::setresuid(uid, uid, uid)?;
@@ -183,7 +198,7 @@ pub(super) fn drop_capabilities() -> io::Result<()> {
 ///
 /// # Errors
 /// Says what is not as it should be.
-pub(super) fn confirm_dropped(identity: Identity, bounding: bool) -> Result<(), String> {
+pub(super) fn confirm_dropped(identity: Identity, groups: &[u32], bounding: bool) -> Result<(), String> {
     let uids = unistd::getresuid().map_err(|errno| errno.to_string())?;
     let gids = unistd::getresgid().map_err(|errno| errno.to_string())?;
     if [uids.real, uids.effective, uids.saved].iter().any(|uid| uid.as_raw() != identity.uid) {
@@ -192,8 +207,9 @@ pub(super) fn confirm_dropped(identity: Identity, bounding: bool) -> Result<(), 
     if [gids.real, gids.effective, gids.saved].iter().any(|gid| gid.as_raw() != identity.gid) {
         return Err(format!("group ids are {gids:?}"));
     }
-    if !identity.rootless && !unistd::getgroups().map_err(|errno| errno.to_string())?.is_empty() {
-        return Err("supplementary groups are left".to_owned());
+    let left: Vec<u32> = unistd::getgroups().map_err(|errno| errno.to_string())?.into_iter().map(Gid::as_raw).collect();
+    if !identity.rootless && left != groups {
+        return Err(format!("supplementary groups are {left:?}, not {groups:?}"));
     }
     for set in [CapSet::Ambient, CapSet::Inheritable, CapSet::Effective, CapSet::Permitted] {
         if !caps::read(None, set).map_err(|fault| fault.to_string())?.is_empty() {

@@ -1,8 +1,11 @@
 //! What the kernel reports of a process (proc(5)). Read by the parent before it trusts a role, and by `anchorite audit`.
 
-use std::collections::BTreeMap;
+use super::attributes::Attributes;
+use super::socket::Address;
+use std::collections::{BTreeMap, HashSet};
 use std::fs;
 use std::io;
+use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -105,9 +108,62 @@ pub fn root(pid: i32) -> io::Result<(u64, u64)> {
     Ok((metadata.dev(), metadata.ino()))
 }
 
-/// Device and inode of what a path leads to.
+/// Device and inode of what a path leads to, without asking who keeps it.
 pub fn inode(path: &Path) -> Option<(u64, u64)> {
-    fs::metadata(path).ok().map(|metadata| (metadata.dev(), metadata.ino()))
+    Attributes::of(path).ok().map(|found| (found.device, found.inode))
+}
+
+/// The name of a process's program, as the kernel has it.
+pub fn name(pid: i32) -> Option<String> {
+    fs::read_to_string(format!("/proc/{pid}/comm")).ok().map(|name| name.trim_end().to_owned())
+}
+
+/// The TCP addresses that are listened on, whoever does; empty where the kernel does not tell.
+pub fn listening() -> Vec<SocketAddr> {
+    let read = |file| fs::read_to_string(file).unwrap_or_default();
+    ["/proc/net/tcp", "/proc/net/tcp6"]
+        .map(read)
+        .iter()
+        .flat_map(|text| text.lines())
+        .filter_map(listener)
+        .map(|(address, _)| address)
+        .collect()
+}
+
+/// What a process listens on; empty where this one may not know.
+pub fn listening_of(pid: i32) -> Vec<Address> {
+    let links = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
+    let inode = |link: PathBuf| link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']').map(str::to_owned);
+    let own: HashSet<String> = links.filter_map(inode).collect();
+    let read = |file: &str| fs::read_to_string(format!("/proc/{pid}/net/{file}")).unwrap_or_default();
+    let [tcp, tcp6, unix] = ["tcp", "tcp6", "unix"].map(read);
+    let ports = tcp.lines().chain(tcp6.lines()).filter_map(listener).filter(|(_, inode)| own.contains(*inode));
+    let paths = unix.lines().filter_map(listener_at_path).filter(|(_, inode)| own.contains(*inode));
+    ports.map(|(address, _)| Address::Ip(address)).chain(paths.map(|(path, _)| Address::Path(path.into()))).collect()
+}
+
+/// The path and the inode in a line of `/proc/net/unix`, if it is that of a listener.
+fn listener_at_path(line: &str) -> Option<(&str, &str)> {
+    const ACCEPTS_CONNECTIONS: &str = "00010000";
+    let words: Vec<&str> = line.split_ascii_whitespace().collect();
+    let (&flags, &inode, &path) = (words.get(3)?, words.get(6)?, words.get(7)?);
+    (flags == ACCEPTS_CONNECTIONS && path.starts_with('/')).then_some((path, inode))
+}
+
+/// The address and the inode in a line of such a file, if it is that of a listener. Each 32 bits of the address are a number as this machine
+/// has them.
+fn listener(line: &str) -> Option<(SocketAddr, &str)> {
+    const LISTEN: &str = "0A";
+    let mut words = line.split_ascii_whitespace().skip(1);
+    let (address, port) = words.next()?.split_once(':')?;
+    let part = |at: usize| Some(u32::from_str_radix(address.get(at..at + 8)?, 16).ok()?.to_ne_bytes());
+    let address: IpAddr = match address.len() {
+        8 => part(0)?.into(),
+        32 => <[u8; 16]>::try_from([part(0)?, part(8)?, part(16)?, part(24)?].concat()).ok()?.into(),
+        _ => return None,
+    };
+    let port = u16::from_str_radix(port, 16).ok()?;
+    (words.nth(1)? == LISTEN).then_some((SocketAddr::new(address, port), words.nth(5)?))
 }
 
 /// Number of a namespace of a process; `name` as in `policy/roles.toml`.
@@ -169,6 +225,30 @@ mod tests {
     #[test]
     fn a_missing_line_is_an_error() {
         assert_eq!(parse_status("Uid:\t0\t0\t0\t0\n"), None);
+    }
+
+    #[test]
+    fn addresses_that_are_listened_on_are_found() {
+        let (one, two) = (std::net::TcpListener::bind("127.0.0.1:0").unwrap(), std::net::TcpListener::bind("[::]:0").unwrap());
+        let found = listening();
+        assert!(found.contains(&one.local_addr().unwrap()) && found.contains(&two.local_addr().unwrap()), "{found:?}");
+        let connected = "   1: 0100007F:1F90 0100007F:C350 01 00000000:00000000 00:00000000 00000000     0        0 1 1 0 20 4 30 10 -1";
+        assert_eq!(listener(connected), None);
+        let expected = "127.0.0.1:8080".parse().ok().filter(|_| cfg!(target_endian = "little")).map(|address| (address, "1"));
+        assert_eq!(listener(&connected.replace(" 01 ", " 0A ")), expected);
+    }
+
+    #[test]
+    fn what_a_process_listens_on_is_found() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("socket");
+        let (port, at_path) = (std::net::TcpListener::bind("127.0.0.1:0").unwrap(), std::os::unix::net::UnixListener::bind(&path).unwrap());
+        let own = || listening_of(super::super::process::own_id());
+        let is_there = |found: &[Address], wanted: &Address| found.iter().any(|found| format!("{found:?}") == format!("{wanted:?}"));
+        let wanted = [Address::Ip(port.local_addr().unwrap()), Address::Path(path)];
+        assert!(wanted.iter().all(|wanted| is_there(&own(), wanted)), "{:?}", own());
+        drop((port, at_path));
+        assert!(!wanted.iter().any(|wanted| is_there(&own(), wanted)), "{:?}", own());
     }
 
     #[test]

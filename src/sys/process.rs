@@ -211,7 +211,7 @@ fn pipe() -> Result<(std::fs::File, OwnedFd), Errno> {
 }
 
 /// Moves a descriptor above the numbers that a role's descriptors are put at.
-fn above_given(descriptor: OwnedFd) -> Result<OwnedFd, Errno> {
+pub(super) fn above_given(descriptor: OwnedFd) -> Result<OwnedFd, Errno> {
     const ABOVE: RawFd = 16;
     let number = fcntl(descriptor.as_fd(), FcntlArg::F_DUPFD_CLOEXEC(ABOVE))?;
     // SAFETY: F_DUPFD_CLOEXEC has just made this descriptor.
@@ -249,6 +249,10 @@ impl std::fmt::Display for Ended {
         }
     }
 }
+
+/// What ends a process that is told to, and one that does not listen.
+pub const SIGTERM: i32 = nix::libc::SIGTERM;
+pub const SIGKILL: i32 = nix::libc::SIGKILL;
 
 /// What a filter sends (signal(7)); the same number on every architecture here.
 pub const SIGSYS: i32 = nix::libc::SIGSYS;

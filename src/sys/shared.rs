@@ -16,12 +16,15 @@ pub struct Shared {
     cells: &'static [AtomicU64],
 }
 
-/// Integers in the file: counters and gauges, then the table of clients. Pages that nobody touched take no memory.
-pub const CELLS: usize = COUNTER_CELLS + CLIENT_CELLS;
+/// Integers in the file: counters and gauges, the table of clients, connections to backends. Pages that nobody touched take no memory.
+pub const CELLS: usize = COUNTER_CELLS + CLIENT_CELLS + BACKEND_CELLS;
 /// What is counted, and a row for each worker.
 pub const COUNTER_CELLS: usize = 16 * 1024;
 /// 65,536 clients of four integers each.
 pub const CLIENT_CELLS: usize = 256 * 1024;
+/// Connections to backends, requests that wait for them and those that had no word yet, of each worker.
+pub const BACKEND_CELLS: usize = 192 * 1024;
+pub const BACKEND_FIRST: usize = COUNTER_CELLS + CLIENT_CELLS;
 
 /// A new file of zeros, whose size nobody can change. The parent keeps it and does not map it.
 ///

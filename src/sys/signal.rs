@@ -1,5 +1,7 @@
 //! Signals as records of a descriptor (signalfd(2)); there are no handlers in this program.
 
+use nix::errno::Errno;
+use nix::libc;
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use std::io;
@@ -93,12 +95,36 @@ pub(super) fn end_on_fault() -> io::Result<()> {
     let default = SigAction::new(SigHandler::SigDfl, SaFlags::empty(), SigSet::empty());
     for signal in [Signal::SIGSEGV, Signal::SIGBUS, Signal::SIGALRM] {
         // SAFETY: the default action runs no code of ours.
-        let before = unsafe { sigaction(signal, &default).and_then(|_| sigaction(signal, &default)) }?;
-        if !matches!(before.handler(), SigHandler::SigDfl) {
+        unsafe { sigaction(signal, &default) }?;
+        if handler(signal)? != libc::SIG_DFL {
             return Err(io::Error::other(format!("{signal} still has a handler")));
         }
     }
     Ok(())
+}
+
+/// What a signal does now (rt_sigaction(2)): by the kernel's own structure, whose first word is the handler on every architecture here. The C
+/// library would copy whatever is in its own, should the kernel have written nothing.
+fn handler(signal: Signal) -> io::Result<libc::sighandler_t> {
+    let mut action = [libc::SIG_ERR; 8];
+    // SAFETY: the kernel writes its structure, which is shorter than this, and the size is that of its signal mask.
+    let result = unsafe { libc::syscall(libc::SYS_rt_sigaction, signal as i32, std::ptr::null::<u8>(), action.as_mut_ptr(), 8) };
+    Errno::result(result)?;
+    Ok(action.first().copied().unwrap_or(libc::SIG_ERR))
+}
+
+/// What programs expect that are not this one: every signal has its default action, and none is blocked. The standard library ignores
+/// SIGPIPE, and a role SIGXFSZ, which would stay so over exec.
+pub(super) fn all_default() -> io::Result<()> {
+    for signal in Signal::iterator().filter(|signal| !matches!(signal, Signal::SIGKILL | Signal::SIGSTOP)) {
+        set(signal, SigHandler::SigDfl)?;
+    }
+    unblock_all()
+}
+
+/// Lets the kernel reap children (wait(2)).
+pub(super) fn ignore_children() -> io::Result<()> {
+    set(Signal::SIGCHLD, SigHandler::SigIgn)
 }
 
 /// Unblocks every signal: what a new process starts with.

@@ -20,6 +20,21 @@ use std::path::{Path, PathBuf};
 /// # Errors
 /// The errno of socket(2), setsockopt(2), bind(2) or listen(2).
 pub fn listen(address: SocketAddr) -> io::Result<OwnedFd> {
+    let listener = bind(address, false)?;
+    start_listening(&listener)?;
+    Ok(listener)
+}
+
+/// Binds a TCP socket beside listeners whose addresses overlap with its own and that [`share_port`]; it listens once
+/// [`start_listening`] says so.
+///
+/// # Errors
+/// The errno of socket(2), setsockopt(2) or bind(2).
+pub fn bind_beside(address: SocketAddr) -> io::Result<OwnedFd> {
+    bind(address, true)
+}
+
+fn bind(address: SocketAddr, beside: bool) -> io::Result<OwnedFd> {
     let storage = SockaddrStorage::from(address);
     let family = if address.is_ipv6() { socket::AddressFamily::Inet6 } else { socket::AddressFamily::Inet };
     let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
@@ -29,10 +44,49 @@ pub fn listen(address: SocketAddr) -> io::Result<OwnedFd> {
         socket::setsockopt(&listener, sockopt::Ipv6V6Only, &!address.ip().is_unspecified())?;
     }
     socket::setsockopt(&listener, sockopt::TcpNoDelay, &true)?;
-    defer_accept(&listener)?;
+    defer_accept(&listener, DEFER_SECONDS)?;
+    if beside {
+        share_port(&listener, true)?;
+    }
     socket::bind(listener.as_raw_fd(), &storage)?;
-    socket::listen(&listener, socket::Backlog::new(BACKLOG)?)?;
     Ok(listener)
+}
+
+/// Lets a bound socket take connections.
+///
+/// # Errors
+/// The errno of listen(2): `EADDRINUSE` where another listens meanwhile.
+pub fn start_listening(socket: &OwnedFd) -> io::Result<()> {
+    Ok(socket::listen(socket, socket::Backlog::new(BACKLOG)?)?)
+}
+
+/// Lets others bind beside a socket, or no longer (SO_REUSEPORT). The kernel takes only sockets of the same user there, and only
+/// where all of them permit it; for a port it may remember that longer than the option is set. So nobody else can slip in and get a
+/// part of the connections, and who is the same user could as well end this process and take its place.
+///
+/// # Errors
+/// The errno of setsockopt(2).
+pub fn share_port(socket: &OwnedFd, share: bool) -> io::Result<()> {
+    Ok(socket::setsockopt(socket, sockopt::ReusePort, &share)?)
+}
+
+/// Whether others may bind beside a socket.
+pub fn shares_port(socket: &OwnedFd) -> bool {
+    socket::getsockopt(socket, sockopt::ReusePort).unwrap_or(false)
+}
+
+/// Hides a TCP listener from new connections, which come to another one at the same address from now on. What it has, half open
+/// connections included, stays its own and can be accepted.
+///
+/// It is bound to an interface that cannot exist, which is looked at for every SYN and never after it; unlike closing, that resets
+/// nobody. Connections that the kernel holds back until their first bytes come are handed over at its next retransmission
+/// (within [`HELD_BACK_MS`]), since clients who wait for the server to speak shall not be lost either.
+///
+/// # Errors
+/// The errno of setsockopt(2).
+pub fn retire(listener: &OwnedFd) -> io::Result<()> {
+    defer_accept(listener, 0)?;
+    set_integer(listener, libc::SOL_SOCKET, libc::SO_BINDTOIFINDEX, libc::c_int::MAX)
 }
 
 /// Whether listening failed because this host has no IPv6.
@@ -41,12 +95,14 @@ pub fn is_without_ipv6(fault: &io::Error) -> bool {
 }
 
 /// A connection is handed over only when its first bytes have come: one wake-up less, and no descriptor for who sends nothing.
-fn defer_accept(listener: &OwnedFd) -> io::Result<()> {
+fn defer_accept(listener: &OwnedFd, seconds: libc::c_int) -> io::Result<()> {
+    set_integer(listener, libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, seconds)
+}
+
+fn set_integer(socket: &OwnedFd, level: libc::c_int, option: libc::c_int, value: libc::c_int) -> io::Result<()> {
     const SIZE: libc::socklen_t = 4;
-    let seconds: libc::c_int = 10;
-    // SAFETY: the option value is a live c_int of four bytes, as tcp(7) says.
-    let result =
-        unsafe { libc::setsockopt(listener.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, (&raw const seconds).cast(), SIZE) };
+    // SAFETY: the option value is a live c_int of four bytes, as tcp(7) and socket(7) say.
+    let result = unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, (&raw const value).cast(), SIZE) };
     Ok(Errno::result(result).map(drop)?)
 }
 
@@ -89,6 +145,14 @@ pub fn listen_path(path: &Path) -> io::Result<OwnedFd> {
     listen_at(path, socket::SockType::Stream, 0o111, BACKLOG)
 }
 
+/// Listens for clients at a path that only root and the group of this process's new files may connect to.
+///
+/// # Errors
+/// As [`listen_local`].
+pub(super) fn listen_group(path: &Path) -> io::Result<OwnedFd> {
+    listen_at(path, socket::SockType::Stream, 0o117, BACKLOG)
+}
+
 /// Whether [`listen_path`] would succeed; makes and removes nothing.
 ///
 /// # Errors
@@ -100,6 +164,17 @@ pub fn could_listen_path(path: &Path) -> io::Result<()> {
         Ok(_) => Err(Errno::EADDRINUSE.into()),
         Err(fault) if fault.kind() != io::ErrorKind::NotFound => Err(fault),
         Err(_) => Ok(nix::unistd::access(path.parent().unwrap_or(Path::new("/")), nix::unistd::AccessFlags::W_OK)?),
+    }
+}
+
+/// Refuses what is there and is no socket: nothing could listen in its place.
+///
+/// # Errors
+/// Says so.
+pub fn refuse_other(path: &Path) -> Result<(), String> {
+    match std::fs::symlink_metadata(path) {
+        Ok(metadata) if !metadata.file_type().is_socket() => Err("is there, and is no socket".to_owned()),
+        Ok(_) | Err(_) => Ok(()),
     }
 }
 
@@ -139,7 +214,7 @@ pub fn prepare_inherited(listener: &OwnedFd) -> io::Result<()> {
         Address::Path(_) => Ok(()),
         Address::Ip(_) => {
             socket::setsockopt(listener, sockopt::TcpNoDelay, &true)?;
-            defer_accept(listener)
+            defer_accept(listener, DEFER_SECONDS)
         }
     }
 }
@@ -289,6 +364,53 @@ pub fn end_sending(connection: &OwnedFd) -> io::Result<()> {
     Ok(socket::shutdown(connection.as_raw_fd(), socket::Shutdown::Write)?)
 }
 
+/// A connection being made.
+pub struct Dialled {
+    pub socket: OwnedFd,
+    /// Still under way: when the socket can be written to, [`outcome`] tells.
+    pub pending: bool,
+}
+
+/// Begins to connect to a backend; never blocks.
+///
+/// # Errors
+/// The errno of socket(2) or connect(2); `WouldBlock` where a local socket's queue is full.
+pub fn dial(address: &Address) -> io::Result<Dialled> {
+    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+    let stream = |family| socket::socket(family, socket::SockType::Stream, flags, None);
+    let (socket, begun) = match address {
+        Address::Path(path) => {
+            let address = UnixAddr::new(path)?;
+            let socket = stream(socket::AddressFamily::Unix)?;
+            let begun = socket::connect(socket.as_raw_fd(), &address);
+            (socket, begun)
+        }
+        Address::Ip(ip) => {
+            let family = if ip.is_ipv6() { socket::AddressFamily::Inet6 } else { socket::AddressFamily::Inet };
+            let socket = stream(family)?;
+            socket::setsockopt(&socket, sockopt::TcpNoDelay, &true)?;
+            let begun = socket::connect(socket.as_raw_fd(), &SockaddrStorage::from(*ip));
+            (socket, begun)
+        }
+    };
+    match begun {
+        Ok(()) => Ok(Dialled { socket, pending: false }),
+        Err(Errno::EINPROGRESS) => Ok(Dialled { socket, pending: true }),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+/// What became of a connection that was under way.
+///
+/// # Errors
+/// The errno that connect(2) would have had.
+pub fn outcome(socket: &OwnedFd) -> io::Result<()> {
+    match socket::getsockopt(socket, sockopt::SocketError)? {
+        0 => Ok(()),
+        errno => Err(io::Error::from_raw_os_error(errno)),
+    }
+}
+
 /// A connected pair that keeps message boundaries; both ends do not block.
 ///
 /// # Errors
@@ -307,7 +429,7 @@ pub fn send_packet(channel: &OwnedFd, packet: &[u8]) -> io::Result<()> {
     if sent == packet.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
 }
 
-/// Sends one packet with descriptors. The parent and `files` do; no other role's filter has sendmsg(2).
+/// Sends one packet with descriptors. The parent, `files` and `connect` do; no other role's filter has sendmsg(2).
 ///
 /// # Errors
 /// As [`send_packet`].
@@ -424,3 +546,10 @@ pub const DESCRIPTORS_MAX: usize = 64;
 
 /// Connections that wait to be accepted; the kernel caps it at net.core.somaxconn.
 const BACKLOG: i32 = 4096;
+
+/// How long the kernel holds a connection back that sends nothing; some seconds more, as it counts retransmissions.
+const DEFER_SECONDS: libc::c_int = 10;
+
+/// The longest that a connection which was held back can wait in a listener that [`retire`]d: its fourth and last retransmission comes
+/// 8 s after the third.
+pub const HELD_BACK_MS: u64 = 10_000;

@@ -2,7 +2,7 @@
 //! `anchorite audit` tells anyone who asks.
 
 use super::policy::{Policy, User};
-use super::privilege::Identity;
+use super::privilege::{Identity, mask};
 use super::proc::{CAPABILITY_SETS, Status};
 use crate::role::{Layer, Role};
 
@@ -10,6 +10,8 @@ use crate::role::{Layer, Role};
 #[derive(Clone, Debug)]
 pub struct Expected<'a> {
     pub identity: Identity,
+    /// Supplementary groups of the role.
+    pub groups: &'a [u32],
     /// Seccomp filters of the parent, which every child inherits.
     pub inherited_filters: u32,
     /// Layers that the process said are missing and that the configuration lets it miss.
@@ -20,8 +22,11 @@ pub struct Expected<'a> {
 pub fn faults(role: Role, status: &Status, expected: &Expected<'_>) -> Vec<String> {
     let mut faults = Vec::new();
     let policy = Policy::of(role);
-    if cfg!(feature = "bench-unconfined") || policy.user != User::Service {
+    if cfg!(feature = "bench-unconfined") {
         return faults;
+    }
+    if policy.user == User::Root {
+        return root_faults(policy, status, expected);
     }
     let Identity { uid, gid, rootless } = expected.identity;
     if status.uids != [uid; 4] || (uid == 0) {
@@ -30,7 +35,7 @@ pub fn faults(role: Role, status: &Status, expected: &Expected<'_>) -> Vec<Strin
     if status.gids != [gid; 4] || (gid == 0 && !rootless) {
         faults.push(format!("group ids are {:?}, not {gid}", status.gids));
     }
-    if !rootless && !status.groups.is_empty() {
+    if !rootless && (status.groups != expected.groups || status.groups.contains(&0)) {
         faults.push(format!("has supplementary groups {:?}", status.groups));
     }
     let powerless = rootless && expected.missing.contains(&Layer::Namespaces);
@@ -52,6 +57,26 @@ pub fn faults(role: Role, status: &Status, expected: &Expected<'_>) -> Vec<Strin
     faults
 }
 
+/// The same for a role that stays root: exactly its capabilities, and one filter beside the parent's.
+fn root_faults(policy: &Policy, status: &Status, expected: &Expected<'_>) -> Vec<String> {
+    let mut faults = Vec::new();
+    if status.uids != [0; 4] || status.gids != [0; 4] {
+        faults.push(format!("ids are {:?} {:?}, not root's", status.uids, status.gids));
+    }
+    let names: Vec<&str> = policy.capabilities.iter().map(|grant| grant.name).collect();
+    for (set, name) in status.capabilities.iter().zip(CAPABILITY_SETS) {
+        let wanted = if matches!(name, "CapPrm" | "CapEff" | "CapBnd") { mask(&names) } else { 0 };
+        if *set != wanted {
+            faults.push(format!("{name} is {set:016x}, not {wanted:016x}"));
+        }
+    }
+    let filters = expected.inherited_filters + 1;
+    if !expected.missing.contains(&Layer::Seccomp) && (status.seccomp != SECCOMP_MODE_FILTER || status.seccomp_filters != filters) {
+        faults.push(format!("Seccomp is {} with {} filters, not 2 with {filters}", status.seccomp, status.seccomp_filters));
+    }
+    faults
+}
+
 /// `Seccomp:` in `/proc/PID/status` when filters are in force.
 const SECCOMP_MODE_FILTER: u32 = 2;
 
@@ -68,7 +93,7 @@ mod tests {
 
     fn found(status: &Status) -> Vec<String> {
         let identity = Identity { uid: 900, gid: 900, rootless: false };
-        faults(Role::Worker, status, &Expected { identity, inherited_filters: 1, missing: &[] })
+        faults(Role::Worker, status, &Expected { identity, groups: &[], inherited_filters: 1, missing: &[] })
     }
 
     #[test]

@@ -2,10 +2,11 @@
 //!
 //! Runs in the worker, as a part of [`Service`]; makes no system call but for its log lines, of which there is one a second at most.
 
-use super::answer::Service;
+use super::answer::{Incoming, Service};
 use super::clients::{Client, Entry, Seat, Taken};
 use crate::config::{Level, Network, RequestRate};
 use crate::ipc::counters::Counter;
+use crate::ipc::lines;
 use crate::ipc::messages::Death;
 use crate::sys::socket::UNIX_PEER;
 use std::net::IpAddr;
@@ -71,8 +72,9 @@ impl Service {
 
     /// Takes a request off what its client may send, of all or of what one rule matches; how many seconds it should wait where that was
     /// used up.
-    pub(super) fn exceeds(&mut self, address: IpAddr, rule: Option<u64>, rate: &RequestRate) -> Option<u64> {
+    pub(super) fn exceeds(&mut self, incoming: &Incoming<'_>, site: usize, rule: Option<u64>, rate: &RequestRate) -> Option<u64> {
         // Whoever comes to a socket with a path is no one client.
+        let address = incoming.visit.client;
         if address == UNIX_PEER {
             return None;
         }
@@ -86,7 +88,12 @@ impl Service {
             Taken::Wait(milliseconds) => {
                 self.counters.count(Counter::TooManyRequests, 1);
                 let of = if rule.is_some() { " for what a rule matches" } else { "" };
-                self.say_refused(|| format!("client {client} sent more than {rate} requests{of}: 429"));
+                let name = self.sites.get(site).name.first().cloned().unwrap_or_default();
+                let line = incoming.request.line;
+                self.say_refused(|| {
+                    let line = lines::escaped(line);
+                    format!("client {client}, site \"{name}\", request \"{line}\": more than {rate} requests{of}: 429")
+                });
                 Some(milliseconds.div_ceil(1000).max(1))
             }
         }
@@ -96,6 +103,7 @@ impl Service {
     /// connections have to be counted again.
     pub(super) fn worker_died(&mut self, number: u16, moment: u64, death: Death) -> bool {
         self.counters.clear_row(number);
+        self.backends.worker_died(number);
         if death == Death::Orderly {
             return false;
         }

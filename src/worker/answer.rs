@@ -1,22 +1,26 @@
 //! The response to one request: from the parsed head through the plan to bytes, and a file where there is more to send.
 
+use super::backend::{Backends, Handed};
 use super::body::{self, Decided};
 use super::boundary::Boundaries;
 use super::choice::{Choice, Making};
 use super::clients::{Clients, Refusals};
 use super::clock::Clock;
 use super::counters::Counters;
-use super::disk::{Disk, Looked, Told};
+use super::disk::{Disk, Told};
+use super::encoder::EncodedPages;
+use super::fetched::Fetched;
 use super::files::{self, Files, Manner};
 use super::log::{Exchange, Log};
 use super::pace::Pace;
+use super::pending::{Paused, Pending};
 use super::response::{self, Head, Persistence};
 use super::segment::{Delimiter, Rest, Segment};
 use super::served::{Ahead, Content, Prepared, Served, Variants};
 use super::visit::{Line, Visit};
 use crate::config::{Level, Limits, Listen, Proxies, WorkerSlice};
 use crate::ipc::lines;
-use crate::proto::coding::Coding;
+use crate::proto::coding::{Coding, Wanted};
 use crate::proto::conditional::{self, Precondition, Validators};
 use crate::proto::head::{self, Framing, HeadLimits, Method, Request, Version};
 use crate::proto::range::{self, Range};
@@ -27,9 +31,10 @@ use crate::site::mime::{self, Gain};
 use crate::site::plan::{self, Outcome, Plan, Step};
 use crate::site::{Door, ResponseChanges, Sites};
 use crate::sys::file::Opened;
-use std::cell::{Cell, OnceCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
+use std::time::Duration;
 
 /// What all connections of a worker share.
 pub(super) struct Service {
@@ -40,6 +45,7 @@ pub(super) struct Service {
     pub(super) clock: Clock,
     pub(super) log: Log,
     pub(super) disk: Disk,
+    pub(super) backends: Backends,
     /// What `files` said to the connection that is driven.
     pub(super) told: Option<Told>,
     pub(super) counters: Counters,
@@ -62,6 +68,7 @@ pub(super) struct Service {
     uid: u32,
     pub(super) path: Path,
     pub(super) page: Vec<u8>,
+    pub(super) encoded_pages: EncodedPages,
     /// Error lines of the last minute, to write each once.
     said: HashMap<String, u64>,
     pub(super) boundaries: Boundaries,
@@ -72,9 +79,11 @@ pub(super) enum Answered {
     /// The response is in [`Service::out`], and what is not copied goes behind it.
     Response { persistence: Persistence, rest: Option<Box<Rest>> },
     /// The plan asks something of the disk; the request has to be taken up again with [`Service::resume`], and with the same persistence.
-    Asks(Plan, Persistence),
+    Asks(Box<Paused>),
     /// As that, when the answer of this number has come from `files`.
-    Waits(Plan, Persistence, u32),
+    Waits(Box<Paused>, u32),
+    /// A backend is asked; goes on with [`Service::respond`] when its answer has begun.
+    Backend(Box<Handed>),
     /// What is to be done is decided; the body has to be read first, then [`Service::conclude`].
     Reads(Box<Decided>),
 }
@@ -113,7 +122,14 @@ pub(super) enum Body<'b> {
 }
 
 impl Service {
-    pub(super) fn new(slice: WorkerSlice, files: Files, log: Log, disk: Disk, counters: Counters, clients: Clients, uid: u32) -> Service {
+    pub(super) fn new(
+        slice: WorkerSlice,
+        files: Files,
+        (log, disk, backends): (Log, Disk, Backends),
+        counters: Counters,
+        clients: Clients,
+        uid: u32,
+    ) -> Service {
         let WorkerSlice { sites, limits, server_header, proxies, listen, mime, .. } = slice;
         let size = |value: u32| usize::try_from(value).unwrap_or(usize::MAX);
         let head_limits = HeadLimits {
@@ -130,6 +146,7 @@ impl Service {
             clock: Clock::new(),
             log,
             disk,
+            backends,
             told: None,
             counters,
             clients,
@@ -145,6 +162,7 @@ impl Service {
             uid,
             path: Path::default(),
             page: Vec::new(),
+            encoded_pages: EncodedPages::default(),
             said: HashMap::new(),
             boundaries: Boundaries::default(),
         }
@@ -152,7 +170,12 @@ impl Service {
 
     /// Whether the connection stays after this request, before anything else is known of the response.
     pub(super) fn persistence(&self, request: &Request<'_, '_>, requests: u32) -> Persistence {
-        if !request.keep_alive || !body::is_worth_reading(request) || self.stopping || requests >= self.limits.keepalive_requests {
+        if body::is_worth_reading(request) { self.persistence_behind(request, requests) } else { Persistence::Close }
+    }
+
+    /// The same for a request whose body was read to its end.
+    pub(super) fn persistence_behind(&self, request: &Request<'_, '_>, requests: u32) -> Persistence {
+        if !request.keep_alive || self.stopping || requests >= self.limits.keepalive_requests {
             return Persistence::Close;
         }
         match request.version {
@@ -170,10 +193,10 @@ impl Service {
             return self.refuse(incoming, site, reject);
         }
         if let Some(rate) = self.limits.requests
-            && let Some(seconds) = self.exceeds(incoming.visit.client, None, &rate)
+            && let Some(seconds) = self.exceeds(incoming, site, None, &rate)
         {
             let (id, mut plan) = (hexadecimal(incoming.visit.id), Plan::default());
-            let step = plan.refuse(self.sites.compiled(site), &facts(incoming, &self.path, &id), seconds);
+            let step = plan.refuse(self.sites.compiled(site), &facts(incoming, &self.path, &id, &self.clock.log_time), seconds);
             return self.carry_on(incoming, site, plan, step);
         }
         let compiled = self.sites.compiled(site);
@@ -183,39 +206,14 @@ impl Service {
             && !compiled.has_rules()
             && !compiled.site.https_redirect
             && self.path.names_file()
-            && let Some(file) = self.files.fresh(site, self.path.bytes(), self.clock.now)
+            && let Some(file) = self.files.fresh(site, self.path.bytes(), self.clock.now, || Wanted::of(request).is_plain())
         {
-            let file = Rc::clone(file);
             return self.file(incoming, site, &file, &Coding::ALL);
         }
         let mut plan = Plan::default();
         let id = hexadecimal(incoming.visit.id);
-        let step = plan.begin(compiled, &facts(incoming, &self.path, &id));
+        let step = plan.begin(compiled, &facts(incoming, &self.path, &id, &self.clock.log_time));
         self.carry_on(incoming, site, plan, step)
-    }
-
-    /// Goes on with a request whose plan asked: looks up what it asks, and answers or asks again.
-    pub(super) fn resume(&mut self, incoming: &Incoming<'_>, mut plan: Plan) -> Answered {
-        let site = self.sites.select_at(incoming.visit.door, incoming.request.host);
-        self.begin_response();
-        if let Err(reject) = target::parse_into(incoming.request.path, &mut self.path) {
-            return self.refuse(incoming, site, reject);
-        }
-        let answer = match self.look_up(incoming, site, &plan) {
-            Looked::Found(answer) => answer,
-            Looked::Waits(id) => return Answered::Waits(plan, incoming.persistence, id),
-            Looked::Unavailable => return self.page(incoming, site, Status::SERVICE_UNAVAILABLE, &[]),
-        };
-        let id = hexadecimal(incoming.visit.id);
-        let of_error_page = plan.asks_error_page();
-        match plan.resume(self.sites.compiled(site), &facts(incoming, &self.path, &id), answer) {
-            // Not decided again, or a page that cannot be had would be asked for for ever.
-            Step::Done(outcome) if of_error_page => {
-                self.changes = plan.changes().clone();
-                self.carry_out(incoming, site, plan, outcome)
-            }
-            step @ (Step::Ask | Step::Done(_)) => self.carry_on(incoming, site, plan, step),
-        }
     }
 
     /// Which sites answer at an address of this machine, and whether that must be known.
@@ -233,18 +231,18 @@ impl Service {
         self.changes = ResponseChanges::default();
     }
 
-    fn carry_on(&mut self, incoming: &Incoming<'_>, site: usize, mut plan: Plan, step: Step<Opened>) -> Answered {
-        let outcome = match step {
-            Step::Ask => return Answered::Asks(plan, incoming.persistence),
+    pub(super) fn carry_on(&mut self, incoming: &Incoming<'_>, site: usize, mut plan: Plan, step: Step<Fetched>) -> Answered {
+        let outcome = match self.recall(incoming, site, &mut plan, step) {
+            Step::Ask => return Answered::Asks(Paused::at_lookup(plan, incoming.persistence)),
             Step::Done(outcome) => outcome,
         };
         if plan.changes() != &self.changes {
             self.changes = plan.changes().clone();
         }
-        let waits = plan.take_quotas().iter().filter_map(|quota| self.exceeds(incoming.visit.client, Some(quota.rule), &quota.rate)).max();
+        let waits = plan.take_quotas().iter().filter_map(|of| self.exceeds(incoming, site, Some(of.rule), &of.rate)).max();
         if let Some(seconds) = waits {
             let id = hexadecimal(incoming.visit.id);
-            let step = plan.refuse(self.sites.compiled(site), &facts(incoming, &self.path, &id), seconds);
+            let step = plan.refuse(self.sites.compiled(site), &facts(incoming, &self.path, &id, &self.clock.log_time), seconds);
             return self.carry_on(incoming, site, plan, step);
         }
         match incoming.request.framing {
@@ -254,26 +252,20 @@ impl Service {
     }
 
     /// Answers a request, whose body is read as far as it is going to be.
-    pub(super) fn decided(&mut self, incoming: &Incoming<'_>, site: usize, mut plan: Plan, outcome: Outcome<Opened>) -> Answered {
-        let page_of = match outcome {
-            Outcome::Status(status) => Some(status),
-            Outcome::MethodNotAllowed => Some(Status::METHOD_NOT_ALLOWED),
-            // `respond = 404` without a text means the page that the site has for it.
-            Outcome::Respond(status) if status.code() >= 400 && plan.body().is_none() => Some(status),
-            Outcome::File(_)
-            | Outcome::Listing
-            | Outcome::Redirect(_)
-            | Outcome::ErrorPage(..)
-            | Outcome::Respond(_)
-            | Outcome::Page(_)
-            | Outcome::Allow => None,
-        };
-        if let Some(status) = page_of {
+    pub(super) fn decided(&mut self, incoming: &Incoming<'_>, site: usize, mut plan: Plan, outcome: Outcome<Fetched>) -> Answered {
+        if matches!(outcome, Outcome::Source) {
+            let name = self.files.name(plan.lookup());
+            self.complain(incoming, site, &format!("{name} is the source of a script, and no rule hands it to a backend: not sent"));
+        }
+        if let Some(status) = plan.page_of(&outcome) {
             let id = hexadecimal(incoming.visit.id);
-            match plan.begin_error_page(self.sites.compiled(site), &facts(incoming, &self.path, &id), status) {
-                Some(Step::Ask) => return Answered::Asks(plan, incoming.persistence),
-                Some(Step::Done(outcome)) => return self.carry_out(incoming, site, plan, outcome),
-                None => {}
+            if let Some(step) =
+                plan.begin_error_page(self.sites.compiled(site), &facts(incoming, &self.path, &id, &self.clock.log_time), status)
+            {
+                return match self.recall(incoming, site, &mut plan, step) {
+                    Step::Ask => Answered::Asks(Paused::at_lookup(plan, incoming.persistence)),
+                    Step::Done(outcome) => self.carry_out(incoming, site, plan, outcome),
+                };
             }
         }
         self.carry_out(incoming, site, plan, outcome)
@@ -308,7 +300,7 @@ impl Service {
             bytes,
             request,
             unix: self.clock.unix,
-            duration: self.clock.now.saturating_sub(visit.began),
+            duration: Duration::from_micros(self.log.moment().saturating_sub(visit.began_us)),
             request_id: &hexadecimal(visit.id),
             port: visit.port,
             scheme: visit.scheme,
@@ -316,15 +308,15 @@ impl Service {
         self.log.access(self.clock.now, &exchange);
     }
 
-    fn carry_out(&mut self, incoming: &Incoming<'_>, site: usize, mut plan: Plan, outcome: Outcome<Opened>) -> Answered {
+    pub(super) fn carry_out(&mut self, incoming: &Incoming<'_>, site: usize, plan: Plan, outcome: Outcome<Fetched>) -> Answered {
         match outcome {
-            Outcome::File(opened) => self.opened(incoming, site, &mut plan, opened),
-            Outcome::ErrorPage(status, opened) => self.error_file(incoming, site, &plan, status, opened),
+            Outcome::File(fetched) => self.found(incoming, site, plan, fetched),
+            Outcome::ErrorPage(status, fetched) => self.error_file(incoming, site, &plan, status, fetched),
             Outcome::Listing => self.listing(incoming, site, plan),
             Outcome::Redirect(status) => {
                 let mut location = Vec::new();
                 let id = hexadecimal(incoming.visit.id);
-                plan.location(self.sites.compiled(site), &facts(incoming, &self.path, &id), &mut location);
+                plan.location(self.sites.compiled(site), &facts(incoming, &self.path, &id, &self.clock.log_time), &mut location);
                 self.page(incoming, site, status, &[("Location", &location)])
             }
             Outcome::Respond(status) => match plan.body() {
@@ -333,6 +325,11 @@ impl Service {
                 None => self.page(incoming, site, status, &[]),
             },
             Outcome::Page(page) => self.own_page(incoming, site, page),
+            Outcome::Backend => {
+                let exchange = self.hand_over_head(incoming, site, &plan);
+                Answered::Backend(Handed::boxed(incoming.head, incoming.persistence, site, plan, exchange))
+            }
+            Outcome::Source => self.page(incoming, site, Status::FORBIDDEN, &[]),
             Outcome::Status(status) => match plan.retry_after() {
                 Some(seconds) => self.page(incoming, site, status, &[("Retry-After", seconds.to_string().as_bytes())]),
                 None => self.page(incoming, site, status, &[]),
@@ -381,29 +378,25 @@ impl Service {
             coding: mime::coding(&name),
             head: OnceCell::new(),
             variants: Variants::default(),
+            standing: RefCell::default(),
         })
     }
 
-    /// A file that was just opened: what the cache holds of it if it is the same, else read anew.
-    fn opened(&mut self, incoming: &Incoming<'_>, site: usize, plan: &mut Plan, opened: Opened) -> Answered {
+    /// A file that a plan found.
+    fn found(&mut self, incoming: &Incoming<'_>, site: usize, mut plan: Plan, fetched: Fetched) -> Answered {
         // With rules the path alone does not say what it leads to.
         let key = match self.sites.compiled(site).has_rules() {
             false => self.path.bytes().to_vec(),
             true => files::key(plan.lookup()),
         };
-        let file = match self.files.unchanged(site, &key, &opened.stat, self.clock.now) {
-            Some(file) => file,
-            None => match self.read(incoming, site, plan, opened) {
-                Err(answered) => return answered,
-                Ok(file) => {
-                    let file = Rc::new(file);
-                    self.files.remember(site, &key, &file, self.clock.now);
-                    file
-                }
-            },
+        let file = match self.fetched(incoming, site, &plan, &key, fetched) {
+            Ok(file) => file,
+            Err(answered) => return answered,
         };
-        let permitted = self.look_for_siblings(incoming, site, plan, &file);
-        self.file(incoming, site, &file, &permitted)
+        match self.look_for_siblings(incoming, site, plan.lookup(), &file) {
+            Some(id) => Answered::Waits(Paused::boxed(plan, Pending::Beside(file), incoming.persistence), id),
+            None => self.among_siblings(incoming, site, &mut plan, &file),
+        }
     }
 
     /// Makes the head of a whole answer, once for the life of a file.
@@ -420,7 +413,7 @@ impl Service {
         Prepared { bytes, date_at }
     }
 
-    fn file(&mut self, incoming: &Incoming<'_>, site: usize, original: &Rc<Served>, permitted: &[Coding]) -> Answered {
+    pub(super) fn file(&mut self, incoming: &Incoming<'_>, site: usize, original: &Rc<Served>, permitted: &[Coding]) -> Answered {
         let request = incoming.request;
         let Choice { file, varies, making } = self.choose(incoming, site, original, permitted);
         let weak = file.weak || making.is_some();
@@ -439,7 +432,7 @@ impl Service {
         }
         if request.method == Method::Get
             && let Some(value) = request.only_field("range")
-            && conditional::if_range_holds(request, &validators)
+            && conditional::if_range_holds(request, &validators, self.clock.unix)
         {
             match range::parse(value, file.length()) {
                 Range::Part(part) => return self.part(incoming, site, &file, varies, part),
@@ -464,13 +457,12 @@ impl Service {
         let (delimiter, incoming) = incoming.without_length();
         Head::begin(&mut self.out, Status::OK, &self.server, &self.clock)
             .field("Content-Type", &file.content_type)
-            .field("Content-Encoding", making.coding.name().as_bytes())
+            .encoded(Some(making.coding))
             .delimited(delimiter)
             .validators(file, true)
             .vary(true)
             .end(incoming.persistence);
-        let segments = making.producer.into_iter().map(|producer| Segment::stream(producer, delimiter)).collect();
-        self.finish(&incoming, site, Status::OK, Body::Segments(segments))
+        self.finish(&incoming, site, Status::OK, Body::Segments(making.segments(delimiter)))
     }
 
     /// Writes the body, or hands it over where it is not copied; writes the access line when the response is whole.
@@ -550,13 +542,13 @@ impl Service {
 }
 
 /// What the rules may look at.
-pub(super) fn facts<'a>(incoming: &Incoming<'a>, path: &'a Path, id: &'a [u8]) -> Facts<'a> {
-    Facts { request_id: id, ..Facts::of(incoming.request, path, incoming.visit.origin()) }
+pub(super) fn facts<'a>(incoming: &Incoming<'a>, path: &'a Path, id: &'a [u8], time: &'a [u8]) -> Facts<'a> {
+    Facts { request_id: id, time, ..Facts::of(incoming.request, path, incoming.visit.origin()) }
 }
 
-pub(super) fn hexadecimal(number: u64) -> [u8; 16] {
-    let mut digits = [b'0'; 16];
-    for (digit, shift) in digits.iter_mut().zip((0..64).step_by(4).rev()) {
+pub(super) fn hexadecimal(number: u128) -> [u8; 32] {
+    let mut digits = [b'0'; 32];
+    for (digit, shift) in digits.iter_mut().zip((0..128).step_by(4).rev()) {
         let value = u8::try_from((number >> shift) & 15).unwrap_or(0);
         *digit = if value < 10 { b'0' + value } else { b'a' + value - 10 };
     }

@@ -2,7 +2,7 @@
 //!
 //! Runs in the worker; reads no socket. What is to be done with a request is decided by its head alone, but it is done only when its body
 //! is complete: then a body that is malformed is answered 400 and not what the head deserved, and the next request begins where the
-//! body really ended. Nothing that answers today wants a body, so all are read and dropped.
+//! body really ended. What a backend wants goes to it as it comes, or is kept until its length is known; the rest is read and dropped.
 //!
 //! ```text
 //! head ── decided ──┬── no body ─────────────────────────────────── answered
@@ -13,19 +13,32 @@
 //!                                 └── malformed 400, beyond a limit 413 or 431, late 408 ── refused, and it ends
 //! ```
 
+use super::backend::Shared;
 use super::clock::millis;
+use super::fetched::Fetched;
+use super::kept::Kept;
 use crate::config::Limits;
 use crate::proto::body::{Body, Piece};
 use crate::proto::head::{Framing, Request};
-use crate::proto::status::Reject;
+use crate::proto::status::{Reject, Status};
 use crate::site::plan::{Outcome, Plan};
-use crate::sys::file::Opened;
 
 /// What is to be done once the body is complete.
 pub(super) struct Decided {
     pub(super) plan: Plan,
-    pub(super) outcome: Outcome<Opened>,
+    pub(super) outcome: Outcome<Fetched>,
     pub(super) body: Body,
+    pub(super) uptake: Uptake,
+}
+
+/// Where the content goes.
+pub(super) enum Uptake {
+    /// Nobody wants it.
+    Dropped,
+    /// To a backend as it comes; whether its client waits to be told to send it.
+    Backend { exchange: Shared, continues: bool },
+    /// It has to be whole before a backend can be told how long it is.
+    Kept(Kept),
 }
 
 /// A request whose body is coming in.
@@ -60,7 +73,11 @@ impl Reading {
         let before = input.len();
         let ended = loop {
             match self.decided.body.read(input) {
-                Ok(Piece::Data(_)) => {}
+                Ok(Piece::Data(data)) => match &mut self.decided.uptake {
+                    Uptake::Dropped => {}
+                    Uptake::Backend { exchange, .. } => exchange.borrow_mut().input(data),
+                    Uptake::Kept(kept) => kept.take(data),
+                },
                 Ok(Piece::More) => break None,
                 Ok(Piece::End) => break Some(Ended::Whole),
                 Err(reject) => break Some(Ended::Broken(reject)),
@@ -70,10 +87,64 @@ impl Reading {
             self.progress = now;
         }
         self.received += u64::try_from(before - input.len()).unwrap_or(u64::MAX);
-        if ended.is_none() && self.received > DISCARD_MAX {
+        if ended.is_none() && matches!(self.decided.uptake, Uptake::Dropped) && self.received > DISCARD_MAX {
             return Some(Ended::Unwanted);
         }
         ended
+    }
+
+    /// The backend that takes the content.
+    pub(super) fn exchange(&self) -> Option<&Shared> {
+        match &self.decided.uptake {
+            Uptake::Backend { exchange, .. } => Some(exchange),
+            Uptake::Dropped | Uptake::Kept(_) => None,
+        }
+    }
+
+    /// What is kept of it until it is whole.
+    pub(super) fn kept(&self) -> Option<&Kept> {
+        match &self.decided.uptake {
+            Uptake::Kept(kept) => Some(kept),
+            Uptake::Dropped | Uptake::Backend { .. } => None,
+        }
+    }
+
+    /// Whether it is somebody else who may have something new.
+    pub(super) fn is_taken_elsewhere(&self) -> bool {
+        self.exchange().is_some() || self.kept().is_some_and(|kept| kept.spooled().is_some())
+    }
+
+    /// Until when it is waited for whoever takes the content, who takes no more at the moment.
+    pub(super) fn waits(&self, now: u64) -> Option<u64> {
+        (self.room() == 0).then(|| self.exchange().map_or(now + SPOOL_MS, |exchange| exchange.borrow().deadline()))
+    }
+
+    /// Whoever takes the content has been silent for too long.
+    pub(super) fn is_late(&self) -> Ended {
+        match self.exchange() {
+            Some(exchange) => {
+                exchange.borrow_mut().is_late();
+                Ended::Unwanted
+            }
+            None => Ended::Broken(SPOOL_LATE),
+        }
+    }
+
+    /// Bytes that can be taken now.
+    pub(super) fn room(&self) -> usize {
+        match &self.decided.uptake {
+            Uptake::Dropped => usize::MAX,
+            Uptake::Backend { exchange, .. } => exchange.borrow().room(),
+            Uptake::Kept(kept) => kept.room(),
+        }
+    }
+
+    /// Whether the client is to be told, once, that it may send the body.
+    pub(super) fn continues(&mut self) -> bool {
+        match &mut self.decided.uptake {
+            Uptake::Backend { exchange, continues } => exchange.borrow().is_connected() && std::mem::take(continues),
+            Uptake::Dropped | Uptake::Kept(_) => false,
+        }
     }
 
     /// When the client is too late, in monotonic milliseconds.
@@ -111,6 +182,10 @@ pub(super) fn pace(began: u64, bytes: u64, min_rate: u64) -> u64 {
 /// A request body that nobody wants is read and dropped up to this many bytes, framing included, to keep the connection, or for as
 /// long as it is already there; a longer one ends it.
 const DISCARD_MAX: u64 = 64 * 1024;
+
+/// How long `spool` may take for a part of a body, in milliseconds: a disk that is written to by others too is slow.
+const SPOOL_MS: u64 = 30_000;
+const SPOOL_LATE: Reject = Reject { status: Status::SERVICE_UNAVAILABLE, why: "the spool directory is too slow" };
 
 /// How long a client may take however slow it is: long lines and lost packets are no attack.
 const GRACE_MS: u64 = 5_000;

@@ -33,7 +33,7 @@ struct Entry<V> {
     site: usize,
     path: Rc<[u8]>,
     /// When it was last known to be right, in monotonic milliseconds.
-    validated: u64,
+    validated: Cell<u64>,
     /// Since the hand came by.
     used: Cell<bool>,
 }
@@ -47,7 +47,7 @@ impl<V> Cache<V> {
     /// What a path was known to lead to less than `age` ago.
     pub(super) fn fresh(&self, site: usize, path: &[u8], now: u64, age: u64) -> Option<&V> {
         let entry = self.entries.get(*self.numbers.get(site)?.get(path)?)?;
-        if now.saturating_sub(entry.validated) >= age {
+        if now.saturating_sub(entry.validated.get()) >= age {
             return None;
         }
         entry.used.set(true);
@@ -60,10 +60,10 @@ impl<V> Cache<V> {
     }
 
     /// Notes that a path still leads there.
-    pub(super) fn validate(&mut self, site: usize, path: &[u8], now: u64) {
+    pub(super) fn validate(&self, site: usize, path: &[u8], now: u64) {
         let number = self.numbers.get(site).and_then(|numbers| numbers.get(path));
-        if let Some(entry) = number.and_then(|number| self.entries.get_mut(*number)) {
-            entry.validated = now;
+        if let Some(entry) = number.and_then(|number| self.entries.get(*number)) {
+            entry.validated.set(now);
             entry.used.set(true);
         }
     }
@@ -78,7 +78,7 @@ impl<V> Cache<V> {
         self.make_room(cost);
         let Some(numbers) = self.numbers.get_mut(site) else { return };
         let path: Rc<[u8]> = path.into();
-        let entry = Entry { value, cost, site, path: Rc::clone(&path), validated: now, used: Cell::new(false) };
+        let entry = Entry { value, cost, site, path: Rc::clone(&path), validated: Cell::new(now), used: Cell::new(false) };
         numbers.insert(path, self.entries.insert(entry));
         self.used.bytes += cost.bytes;
         self.used.descriptors += cost.descriptors;
@@ -119,6 +119,9 @@ impl<V> Cache<V> {
         }
     }
 }
+
+/// How long a look at a file or a directory is believed.
+pub(super) const FRESH_MS: u64 = 1_000;
 
 /// About what an entry costs beside its path and its content, in bytes.
 const OVERHEAD: usize = 200;

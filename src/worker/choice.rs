@@ -2,9 +2,10 @@
 //!
 //! Runs in the worker; does nothing.
 
-use super::segment::Produce;
+use super::segment::{Delimiter, Produce, Segment};
 use super::served::Served;
 use crate::proto::coding::Coding;
+use std::collections::VecDeque;
 use std::rc::Rc;
 
 /// The form that is sent.
@@ -21,4 +22,11 @@ pub(super) struct Making {
     pub(super) coding: Coding,
     /// `None`: only its head is wanted.
     pub(super) producer: Option<Box<dyn Produce>>,
+}
+
+impl Making {
+    /// The content; none where only its head is wanted.
+    pub(super) fn segments(self, delimiter: Delimiter) -> VecDeque<Segment> {
+        self.producer.into_iter().map(|producer| Segment::stream(producer, delimiter)).collect()
+    }
 }

@@ -3,16 +3,21 @@
 //! What the socket does not take waits here, and while it waits nothing more is read: a slow client holds one response, not
 //! many. Buffers are given back while the connection is idle.
 
+mod backend;
+mod body;
+mod disk;
 mod ending;
 mod proxied;
+mod tunnel;
 
 use super::admission::Admitted;
 use super::answer::{Answered, Incoming, Service};
-use super::body::{Decided, Ended, Reading, pace};
+use super::backend::{Handed, Shared};
+use super::body::{Ended, Reading, pace};
 use super::clients::{Client, Seat};
 use super::clock::millis;
-use super::disk::{Ahead, LATE, PATIENCE_MS, Told};
 use super::outgoing::{Outgoing, Sent};
+use super::pending::Paused;
 use super::response::Persistence;
 use super::state::{Fate, Waiting};
 use super::visit::Visit;
@@ -20,7 +25,6 @@ use crate::ipc::counters::Gauge;
 use crate::proto::head::{self, Framing, Scan};
 use crate::proto::status::{Reject, Status};
 use crate::site::facts::Origin;
-use crate::site::plan::Plan;
 use crate::sys::socket;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -48,6 +52,11 @@ pub(super) struct Connection {
     asking: Option<Box<Asking>>,
     /// The number of the answer from `files` that it waits for.
     pub(super) ticket: Option<u32>,
+    /// Until when the present request may wait for disks, once it did.
+    patience: Option<u64>,
+    /// A request waits for its backend; and the exchange whose answer is being sent.
+    backend: Option<Box<Handed>>,
+    stream: Option<Shared>,
     /// The body of a request is coming in; its head is no longer in `input`.
     body: Option<Box<Reading>>,
     requests: u32,
@@ -75,11 +84,9 @@ pub(super) struct Connection {
 
 /// A request that waits for the disk.
 struct Asking {
-    plan: Plan,
+    paused: Box<Paused>,
     /// `None`: it is at the front of `input`.
     head: Option<Box<[u8]>>,
-    /// What its response has to say of the connection.
-    persistence: Persistence,
 }
 
 /// How far consuming came.
@@ -110,6 +117,9 @@ impl Connection {
             held: 0,
             asking: None,
             ticket: None,
+            patience: None,
+            backend: None,
+            stream: None,
             body: None,
             requests: 0,
             waiting: Waiting::Head,
@@ -129,7 +139,8 @@ impl Connection {
 
     /// What is known of the request that is next.
     fn visit(&self) -> Visit {
-        Visit { id: self.visit.id | u64::from(self.requests & 0xFFFF), ..self.visit }
+        let proxy = self.proxy.map(|proxy| proxy.client);
+        Visit { id: self.visit.id | u128::from(self.requests & 0xFFFF), proxy, ..self.visit }
     }
 
     /// Does what can be done now: sends what waits, then receives and answers. `buffer` is scratch space for receiving.
@@ -144,33 +155,12 @@ impl Connection {
         }
     }
 
-    /// Answers the request that asked something of the disk, then goes on.
-    pub(super) fn resume(&mut self, service: &mut Service, buffer: &mut [u8]) -> Fate {
-        self.ticket = None;
-        let Some(asking) = self.asking.take() else {
-            // Of the content being sent.
-            if service.told.take().is_some_and(|told| matches!(told, Told::Late)) {
-                if let Some((file, ..)) = self.outgoing.cold() {
-                    service.say_cut(file, LATE);
-                }
-                return Fate::Close;
-            }
-            self.outgoing.brought();
-            self.waiting = Waiting::Request;
-            return self.drive(service, buffer);
-        };
-        match self.answer_again(service, *asking) {
-            Ok(Progress::Stopped(fate)) => fate,
-            Ok(Progress::NeedsMore) => self.drive(service, buffer),
-            Err(_) => Fate::Close,
-        }
-    }
-
     /// The deadline has passed. `Close`, or `Keep` while the refusal is sent.
     pub(super) fn time_out(&mut self, service: &mut Service) -> Fate {
         match self.waiting {
             Waiting::Head => self.refuse_rest(service, Status::REQUEST_TIMEOUT, "the head did not come in time"),
             Waiting::Body => self.refuse_rest(service, Status::REQUEST_TIMEOUT, "the body did not come in time"),
+            Waiting::Backend => self.backend_is_late(service),
             Waiting::Request | Waiting::Room | Waiting::Disk | Waiting::End => Fate::Close,
         }
     }
@@ -206,14 +196,19 @@ impl Connection {
         self.waiting == Waiting::Request
     }
 
-    /// Whether content is made while it is sent.
-    pub(super) fn is_making(&self) -> bool {
-        self.outgoing.is_making()
+    /// Whether a request has asked something of the disk that this worker is yet to look up.
+    pub(super) fn is_asking(&self) -> bool {
+        self.asking.is_some() && self.ticket.is_none()
+    }
+
+    /// Whether a response is on its way, or made while it is sent.
+    pub(super) fn is_sending(&self) -> bool {
+        self.waiting == Waiting::Room || self.outgoing.is_making()
     }
 
     /// No more request is wanted; true: it can be closed at once.
     pub(super) fn wind_up(&mut self) -> bool {
-        self.is_idle() || (self.waiting == Waiting::Head && self.input.is_empty())
+        self.is_idle() || (self.waiting == Waiting::Head && self.input.is_empty()) || self.is_tunnel()
     }
 
     /// Gives back what it held, and writes the access line of a response that was cut off.
@@ -223,8 +218,12 @@ impl Connection {
             service.log_sent(&rest);
         }
         if let Some(reading) = self.body.take() {
+            if let Some(exchange) = reading.exchange() {
+                service.backends.abandon(exchange);
+            }
             service.log_cut(&reading, self.visit());
         }
+        self.abandon_backend(service);
     }
 
     fn go_on(&mut self, service: &mut Service, buffer: &mut [u8]) -> io::Result<Fate> {
@@ -232,19 +231,27 @@ impl Connection {
             return Ok(Fate::Keep);
         }
         if let Flushed::Stopped(fate) = self.flush(service)? {
-            return Ok(fate);
+            if let Some(tunnel) = self.tunnel().filter(|_| fate != Fate::Close) {
+                return self.carry_from_client(service, &tunnel, buffer, fate);
+            }
+            return if self.waiting == Waiting::Backend && fate == Fate::Keep { self.hear_client(buffer) } else { Ok(fate) };
         }
         if self.ticket.is_some() {
             self.wait_for_disk(service);
             return Ok(Fate::Keep);
         }
-        if self.asking.is_some() {
+        if self.is_asking() {
             return Ok(Fate::Ask);
+        }
+        if self.backend.is_some()
+            && let Progress::Stopped(fate) = self.go_on_backend(service, buffer)?
+        {
+            return Ok(fate);
         }
         if self.closing {
             return Ok(self.end_sending(service, !self.input.is_empty() || self.unread));
         }
-        if !self.input.is_empty() {
+        if !self.input.is_empty() || self.body.as_ref().is_some_and(|reading| reading.is_taken_elsewhere()) {
             let input = std::mem::take(&mut self.input);
             if let Progress::Stopped(fate) = self.consume(service, input)? {
                 return Ok(fate);
@@ -260,7 +267,7 @@ impl Connection {
             };
             let received = buffer.get(..count).unwrap_or_default();
             if self.input.is_empty() && self.body.is_none() {
-                self.visit.began = service.clock.now;
+                (self.visit.began, self.visit.began_us) = (service.clock.now, service.log.moment());
             }
             let progress = if self.input.is_empty() {
                 self.consume_borrowed(service, received)?
@@ -326,6 +333,10 @@ impl Connection {
                     if self.asking.is_some() {
                         return Ok((used, progress));
                     }
+                    if self.backend.is_some() {
+                        self.scan = Scan::default();
+                        return Ok((used + length, progress));
+                    }
                     used += length;
                     self.next_head(service);
                     if let Progress::Stopped(fate) = progress {
@@ -344,7 +355,7 @@ impl Connection {
     /// What comes next is another head.
     fn next_head(&mut self, service: &Service) {
         self.scan = Scan::default();
-        self.visit.began = service.clock.now;
+        (self.visit.began, self.visit.began_us) = (service.clock.now, service.log.moment());
         // While a body comes in, the request is not over.
         if let Some(proxy) = self.proxy.filter(|_| self.body.is_none()) {
             self.visit.set_origin(proxy);
@@ -352,44 +363,17 @@ impl Connection {
         }
     }
 
-    /// Takes what belongs to a body; how many bytes, and why the next request is not looked at yet.
-    fn take_body(&mut self, service: &mut Service, mut reading: Box<Reading>, input: &[u8]) -> io::Result<(usize, Option<Progress>)> {
-        let mut rest = input;
-        let Some(ended) = reading.take(&mut rest, service.clock.now) else {
-            self.body = Some(reading);
-            return Ok((input.len(), Some(self.send_made(service)?)));
-        };
-        let stopped = match self.conclude(service, *reading, &ended)? {
-            Progress::NeedsMore => None,
-            stopped @ Progress::Stopped(_) => Some(stopped),
-        };
-        Ok((input.len() - rest.len(), stopped))
-    }
-
-    /// Answers the request whose body has ended.
-    fn conclude(&mut self, service: &mut Service, reading: Reading, ended: &Ended) -> io::Result<Progress> {
-        let (bytes, decided) = Decided::of(reading);
-        let mut space = head::field_space();
-        let Ok(request) = head::parse(&bytes, &mut space, &service.head_limits) else {
-            return Ok(Progress::Stopped(Fate::Close));
-        };
-        self.unread = !matches!(ended, Ended::Whole);
-        let persistence = service.persistence(&request, self.requests + 1);
-        let answered = service.conclude(&Incoming { request: &request, head: &bytes, visit: self.visit(), persistence }, decided, ended);
-        self.take_up(service, answered, &bytes, true)
-    }
-
     /// Takes up the request that asked again. At the front of the input its head is removed when it is answered.
     fn answer_again(&mut self, service: &mut Service, asking: Asking) -> io::Result<Progress> {
-        let Asking { plan, head, persistence } = asking;
+        let Asking { paused, head } = asking;
         if let Some(head) = head {
-            return self.answer_head(service, &head, Some((plan, persistence)), true);
+            return self.answer_head(service, &head, Some(paused), true);
         }
         let mut input = std::mem::take(&mut self.input);
         let Ok(Some(length)) = Scan::default().advance(&input, &service.head_limits) else {
             return Ok(Progress::Stopped(Fate::Close));
         };
-        let progress = self.answer_head(service, input.get(..length).unwrap_or_default(), Some((plan, persistence)), false)?;
+        let progress = self.answer_head(service, input.get(..length).unwrap_or_default(), Some(paused), false)?;
         if self.asking.is_none() {
             self.next_head(service);
             input.drain(..length);
@@ -401,13 +385,7 @@ impl Connection {
     }
 
     /// Answers one request, whose head is whole, or goes on with it. `apart`: the head is not at the front of the input.
-    fn answer_head(
-        &mut self,
-        service: &mut Service,
-        bytes: &[u8],
-        asked: Option<(Plan, Persistence)>,
-        apart: bool,
-    ) -> io::Result<Progress> {
+    fn answer_head(&mut self, service: &mut Service, bytes: &[u8], asked: Option<Box<Paused>>, apart: bool) -> io::Result<Progress> {
         let mut space = head::field_space();
         let request = match head::parse(bytes, &mut space, &service.head_limits) {
             Ok(request) => request,
@@ -430,7 +408,7 @@ impl Connection {
         let incoming = |persistence| Incoming { request: &request, head: bytes, visit: self.visit(), persistence };
         let answered = match asked {
             None => service.answer(&incoming(service.persistence(&request, self.requests + 1))),
-            Some((plan, persistence)) => service.resume(&incoming(persistence), plan),
+            Some(paused) => service.resume(&incoming(paused.persistence), *paused),
         };
         if !apart {
             self.unread = !matches!(request.framing, Framing::None | Framing::Length(0));
@@ -441,8 +419,8 @@ impl Connection {
     /// Goes on as the answer says.
     fn take_up(&mut self, service: &mut Service, answered: Answered, head: &[u8], apart: bool) -> io::Result<Progress> {
         match answered {
-            Answered::Asks(plan, persistence) => {
-                self.asking = Some(Box::new(Asking { plan, head: apart.then(|| head.into()), persistence }));
+            Answered::Asks(paused) => {
+                self.asking = Some(Box::new(Asking { paused, head: apart.then(|| head.into()) }));
                 self.waiting = Waiting::Disk;
                 self.deadline = service.clock.now + millis(service.limits.write_timeout);
                 // What was answered before goes out while this one waits.
@@ -452,21 +430,23 @@ impl Connection {
                 }
             }
             Answered::Reads(decided) => {
+                // A body has times of its own.
+                self.patience = None;
                 self.body = Some(Box::new(Reading::new(head, decided, service.clock.now)));
                 Ok(Progress::NeedsMore)
             }
-            Answered::Waits(plan, persistence, id) => {
-                self.asking = Some(Box::new(Asking { plan, head: apart.then(|| head.into()), persistence }));
-                self.ticket = Some(id);
-                self.waiting = Waiting::Disk;
-                self.deadline = service.clock.now + PATIENCE_MS;
+            Answered::Backend(handed) => {
+                self.backend = Some(handed);
+                self.wait_for_backend();
                 match self.flush(service)? {
-                    Flushed::All => Ok(Progress::Stopped(Fate::Keep)),
+                    Flushed::All => self.go_on_waiting(service),
                     Flushed::Stopped(fate) => Ok(Progress::Stopped(fate)),
                 }
             }
+            Answered::Waits(paused, id) => self.wait_for_answer(service, paused, apart.then(|| head.into()), id),
             Answered::Response { persistence, rest } => {
                 self.requests += 1;
+                self.patience = None;
                 self.outgoing.follow(rest);
                 self.waiting = Waiting::Request;
                 self.closing = persistence == Persistence::Close;
@@ -497,16 +477,22 @@ impl Connection {
         service.held = service.held.saturating_sub(before) + held;
         match sent {
             Sent::All(rest) => {
+                self.stream = None;
                 if let Some(rest) = rest {
                     service.log_sent(&rest);
                 }
-                if self.waiting == Waiting::Room {
+                if matches!(self.waiting, Waiting::Room | Waiting::Backend) {
                     self.waiting = Waiting::Request;
                 }
                 Ok(Flushed::All)
             }
+            Sent::Wait { .. } if self.outgoing.wants().is_some() => self.read_ahead(service),
             // Slow readers hold memory together; when it is too much, who would hold more is dropped.
             Sent::Blocked { .. } if held > before && service.held > HELD_MAX => Ok(Flushed::Stopped(Fate::Close)),
+            Sent::Wait { .. } if self.stream.is_some() => {
+                self.wait_for_backend();
+                Ok(Flushed::Stopped(Fate::Keep))
+            }
             Sent::Blocked { moved } | Sent::Wait { moved } | Sent::Paused { moved, .. } if !moved && self.waiting == Waiting::Room => {
                 Ok(Flushed::Stopped(Fate::Keep))
             }
@@ -522,32 +508,6 @@ impl Connection {
         self.waiting = Waiting::Room;
         self.deadline = service.clock.now + millis(service.limits.write_timeout);
         Flushed::Stopped(fate)
-    }
-
-    /// What comes next of a file would have to be waited for: `files` does.
-    fn read_ahead(&mut self, service: &mut Service) -> io::Result<Flushed> {
-        let asked = self.outgoing.cold().map(|(file, offset, length)| service.ask_for_content(file, offset, length));
-        match asked {
-            Some(Ahead::Waits(id)) => {
-                self.ticket = Some(id);
-                self.waiting = Waiting::Disk;
-                self.deadline = service.clock.now + PATIENCE_MS;
-                Ok(Flushed::Stopped(Fate::Keep))
-            }
-            Some(Ahead::Unavailable) => Ok(Flushed::Stopped(Fate::Close)),
-            Some(Ahead::Direct) | None => {
-                self.outgoing.brought();
-                self.flush(service)
-            }
-        }
-    }
-
-    /// Everything is sent: only an answer from `files` helps now.
-    fn wait_for_disk(&mut self, service: &Service) {
-        if self.waiting != Waiting::Disk {
-            self.waiting = Waiting::Disk;
-            self.deadline = service.clock.now + PATIENCE_MS;
-        }
     }
 
     /// Nothing more can be done with what has come.

@@ -46,7 +46,7 @@ impl Counters {
         self.count(Counter::Requests, 1);
         self.count(Counter::BytesSent, bytes);
         match status {
-            200..300 => self.count(Counter::Success, 1),
+            100..300 => self.count(Counter::Success, 1),
             300..400 => self.count(Counter::Redirection, 1),
             400..500 => self.count(Counter::ClientError, 1),
             _ => self.count(Counter::ServerError, 1),

@@ -6,6 +6,7 @@
 //! could be answered with.
 
 use crate::ipc::disk::{Act, Outcome, Reply, Request};
+use crate::ipc::messages::Message;
 use crate::ipc::{Channel, Received};
 use crate::site::plan::Answer;
 use crate::sys::file::Opened;
@@ -24,7 +25,8 @@ pub(super) struct Question {
 /// What becomes of a question.
 #[derive(Clone, Debug)]
 pub(super) enum Told {
-    Answer(Outcome, Option<Opened>),
+    /// With the files that came with it.
+    Answer(Outcome, Vec<Opened>),
     /// No answer came in time.
     Late,
 }
@@ -98,6 +100,8 @@ pub(super) struct Disk {
     troubles: HashMap<u16, Trouble>,
     /// When the last answer came, in monotonic milliseconds.
     answered: u64,
+    /// Room for one answer.
+    buffer: Vec<u8>,
 }
 
 struct Asked {
@@ -127,6 +131,7 @@ impl Disk {
             limit,
             troubles: HashMap::new(),
             answered: 0,
+            buffer: vec![0; Reply::LENGTH_MAX + 1],
         }
     }
 
@@ -169,6 +174,13 @@ impl Disk {
         Ok(self.last)
     }
 
+    /// Whether nothing came for a while although something is waited for: all `files` may hang, and what is not needed is not asked for.
+    pub(super) fn is_silent(&self, now: u64) -> bool {
+        // What is overdue is answered by nobody, also where `files` are well again.
+        let awaited = |asked: &&Asked| now < asked.since + PATIENCE_MS;
+        self.asked.values().filter(awaited).any(|asked| now >= asked.since + BESIDE_MS && self.answered <= asked.since)
+    }
+
     /// Sends what waits, as much as the channel takes; the rest follows when answers come.
     fn send(&mut self, now: u64) {
         let Some(channel) = &self.channel else { return };
@@ -197,21 +209,16 @@ impl Disk {
     /// Takes one answer.
     pub(super) fn receive(&mut self, now: u64) -> Came {
         let Some(channel) = &self.channel else { return Came::Nothing };
-        match channel.receive_from_broker::<Reply>() {
-            Received::Message(reply, mut descriptors) => {
+        match channel.receive_from_broker::<Reply>(&mut self.buffer) {
+            Received::Message(reply, descriptors) => {
                 self.answered = now;
                 self.send(now);
                 let Some(asked) = self.asked.get(&reply.id) else { return Came::Stale };
-                let opens = asked.question.act == Act::Open;
-                let is_of_reading = matches!(reply.outcome, Outcome::Warm | Outcome::Changed);
-                if !matches!(reply.outcome, Outcome::Failed { .. }) && opens == is_of_reading {
+                if !fits(asked.question.act, &reply.outcome) {
                     return Came::Malformed;
                 }
-                let opened = match (reply.outcome, descriptors.pop()) {
-                    (Outcome::File(stat), Some(file)) if opens => Some(Opened { file: file.into(), stat }),
-                    (Outcome::File(_), _) => return Came::Malformed,
-                    _ => None,
-                };
+                let opened = reply.outcome.files().into_iter().zip(descriptors);
+                let opened = opened.map(|(stat, file)| Opened { file: file.into(), stat }).collect();
                 self.forget(reply.id).map_or(Came::Stale, |asked| {
                     self.troubles.remove(&asked.question.root);
                     Came::Answer { id: reply.id, waiting: asked.waiting, told: Told::Answer(reply.outcome, opened) }
@@ -229,6 +236,10 @@ impl Disk {
     /// The deadline of a connection has passed without an answer.
     pub(super) fn give_up(&mut self, id: u32, now: u64) {
         let is_oldest = self.asked.keys().min() == Some(&id);
+        // It was not the first that this request had to wait for: others may still have time for it.
+        if self.asked.get(&id).is_some_and(|asked| now < asked.since + PATIENCE_MS) {
+            return;
+        }
         let Some(asked) = self.forget(id) else { return };
         // Where no answer came at all, other questions may be what everyone waits for: only the first in the row tells of its disk.
         if self.answered > asked.since || is_oldest {
@@ -246,8 +257,30 @@ impl Disk {
     }
 }
 
-/// How long a client waits for a disk before it is answered with 503.
+/// Whether this can be the answer to that.
+fn fits(act: Act, outcome: &Outcome) -> bool {
+    match outcome {
+        Outcome::Failed { .. } => true,
+        Outcome::File(_)
+        | Outcome::Directory
+        | Outcome::Missing
+        | Outcome::Denied { .. }
+        | Outcome::Unfollowed { .. }
+        | Outcome::NotRegular
+        | Outcome::Busy => act == Act::Open,
+        Outcome::Warm => matches!(act, Act::Warm { .. }),
+        Outcome::Changed => matches!(act, Act::Warm { .. } | Act::List { .. }),
+        Outcome::Entries(_) => matches!(act, Act::List { .. }),
+        Outcome::Beside(_) => act == Act::Beside,
+    }
+}
+
+/// How long a request waits for a disk, however often, before it is answered with 503.
 pub(super) const PATIENCE_MS: u64 = 5_000;
+
+/// How long a file that is at hand is held back for what may stand beside it: a mount that does not answer may hold all `files` for some
+/// seconds, and its file is on another.
+pub(super) const BESIDE_MS: u64 = 300;
 
 /// What is said then.
 pub(super) const LATE: &str = "the disk did not answer in 5 s";
@@ -262,6 +295,7 @@ const PAUSE_MAX_MS: u64 = 60_000;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ipc::entries::Entries;
 
     fn pair(limit: usize) -> (Disk, Channel) {
         let (worker, files) = Channel::pair().unwrap();
@@ -291,7 +325,7 @@ mod tests {
         assert_eq!((request.id, request.deadline, request.path.as_slice()), (id, 5_000, b"a".as_slice()));
         assert_eq!(take(&files), None);
         files.send(&Reply { id, outcome: Outcome::Missing }, &[]).unwrap();
-        let Came::Answer { waiting, told: Told::Answer(Outcome::Missing, None), .. } = disk.receive(5) else { panic!() };
+        let Came::Answer { waiting, told: Told::Answer(Outcome::Missing, _), .. } = disk.receive(5) else { panic!() };
         assert_eq!(waiting, [1, 2]);
         files.send(&Reply { id, outcome: Outcome::Missing }, &[]).unwrap();
         assert!(matches!(disk.receive(5), Came::Stale));
@@ -329,6 +363,18 @@ mod tests {
     }
 
     #[test]
+    fn nothing_is_said_to_be_silent_that_answers() {
+        let (mut disk, files) = pair(8);
+        let first = disk.ask(question(0, "a"), 1_000).unwrap();
+        assert!(!disk.is_silent(1_000 + BESIDE_MS - 1));
+        assert!(disk.is_silent(1_000 + BESIDE_MS));
+        disk.ask(question(0, "b"), 1_200).unwrap();
+        files.send(&Reply { id: first, outcome: Outcome::Missing }, &[]).unwrap();
+        assert!(matches!(disk.receive(1_350), Came::Answer { .. }));
+        assert!(!disk.is_silent(9_000), "another waits for a slower disk");
+    }
+
+    #[test]
     fn what_a_process_took_and_lost_is_asked_again_once() {
         let (mut disk, files) = pair(8);
         let id = disk.ask(question(0, "a"), 0).unwrap();
@@ -346,12 +392,19 @@ mod tests {
             (Act::Open, Outcome::Warm),
             (Act::Open, Outcome::Changed),
             (Act::Open, Outcome::File(stat)),
+            (Act::Open, Outcome::Beside(Box::new([None; 3]))),
+            (Act::Open, Outcome::Entries(Entries::new(None, []))),
+            (Act::List { from: None }, Outcome::Missing),
+            (Act::List { from: None }, Outcome::Warm),
+            (Act::Beside, Outcome::File(stat)),
+            (Act::Beside, Outcome::Beside(Box::new([None, Some(stat), None]))),
+            (Act::Beside, Outcome::Changed),
             (Act::Warm { device: 0, inode: 0, offset: 0, length: 1 }, Outcome::Missing),
             (Act::Warm { device: 0, inode: 0, offset: 0, length: 1 }, Outcome::File(stat)),
         ] {
             let (mut disk, files) = pair(8);
             let id = disk.ask(Question { act, ..question(0, "a") }, 0).unwrap();
-            files.send(&Reply { id, outcome }, &[]).unwrap();
+            files.send(&Reply { id, outcome: outcome.clone() }, &[]).unwrap();
             assert!(matches!(disk.receive(0), Came::Malformed), "{act:?} {outcome:?}");
         }
     }

@@ -3,8 +3,11 @@
 //! Runs in the worker, on bytes of files that are served and never on a client's; makes no system call.
 
 use crate::proto::coding::Coding;
+use crate::proto::status::Status;
 use flate2::write::GzEncoder;
+use std::collections::HashMap;
 use std::io::{self, Write};
+use std::rc::Rc;
 
 /// A coding being put on content.
 pub(super) enum Encoder {
@@ -14,21 +17,21 @@ pub(super) enum Encoder {
 }
 
 impl Encoder {
-    /// For `length` bytes of content.
+    /// For `length` bytes of content, if that is known.
     ///
     /// # Errors
     /// What the library says, which is that memory ran out.
-    pub(super) fn new(coding: Coding, length: u64) -> io::Result<Encoder> {
+    pub(super) fn new(coding: Coding, length: Option<u64>) -> io::Result<Encoder> {
         Ok(match coding {
             Coding::Gzip => Encoder::Gzip(Box::new(GzEncoder::new(Vec::new(), flate2::Compression::new(GZIP_LEVEL)))),
             Coding::Brotli => {
-                let window = brotli_window(length);
+                let window = brotli_window(length.unwrap_or(u64::MAX));
                 Encoder::Brotli(Box::new(brotli::CompressorWriter::new(Vec::new(), BROTLI_BUFFER, BROTLI_QUALITY, window)))
             }
             Coding::Zstd => {
                 let mut encoder = zstd::stream::write::Encoder::new(Vec::new(), ZSTD_LEVEL)?;
                 // Smaller tables for small content, and a window that every client has to have (RFC 9659: 8 MiB).
-                encoder.set_pledged_src_size(Some(length))?;
+                encoder.set_pledged_src_size(length)?;
                 Encoder::Zstd(Box::new(encoder))
             }
         })
@@ -81,7 +84,7 @@ impl Encoder {
 /// # Errors
 /// As [`Encoder::new`].
 pub(super) fn encode(coding: Coding, content: &[u8]) -> io::Result<Vec<u8>> {
-    let mut encoder = Encoder::new(coding, u64::try_from(content.len()).unwrap_or(u64::MAX))?;
+    let mut encoder = Encoder::new(coding, u64::try_from(content.len()).ok())?;
     encoder.write(content)?;
     encoder.finish()
 }
@@ -89,6 +92,18 @@ pub(super) fn encode(coding: Coding, content: &[u8]) -> io::Result<Vec<u8>> {
 /// Logarithm of a window that holds the content, if it is no larger than 1 MiB: it is allocated whole.
 fn brotli_window(length: u64) -> u32 {
     (u64::BITS - length.leading_zeros()).clamp(16, 20)
+}
+
+/// Built-in pages, encoded: there is one for each status, and so few of them that all are kept.
+#[derive(Default)]
+pub(super) struct EncodedPages(HashMap<(Status, Coding), Option<Rc<[u8]>>>);
+
+impl EncodedPages {
+    /// The page of a status, encoded; `None`: it gains nothing.
+    pub(super) fn of(&mut self, status: Status, coding: Coding, page: &[u8]) -> Option<Rc<[u8]>> {
+        let encoded = || encode(coding, page).ok().filter(|encoded| encoded.len() < page.len()).map(Rc::from);
+        self.0.entry((status, coding)).or_insert_with(encoded).clone()
+    }
 }
 
 /// Where each library is about ten times as fast as at its best, and loses a few per cent of size to it.
@@ -139,7 +154,7 @@ mod tests {
     fn content_may_come_in_pieces_and_leave_in_pieces() {
         for coding in Coding::ALL {
             let content = text(200_000);
-            let mut encoder = Encoder::new(coding, 200_000).unwrap();
+            let mut encoder = Encoder::new(coding, Some(200_000)).unwrap();
             let mut encoded = Vec::new();
             for piece in content.chunks(7_777) {
                 encoder.write(piece).unwrap();

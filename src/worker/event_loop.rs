@@ -1,32 +1,36 @@
-//! The worker's loop: waits, accepts, drives connections, keeps their deadlines, obeys the parent.
+//! The worker's loop: waits, drives connections, keeps their deadlines, obeys the parent. How it accepts stands in `accepting`.
+
+mod accepting;
+
+mod backends;
+mod gate;
+
+use gate::Gate;
 
 use super::answer::Service;
+use super::backend::{Backends, LINK};
 use super::clients::Clients;
-use super::clock::millis;
 use super::connection::Connection;
 use super::counters::Counters;
 use super::disk::{self, Came, Disk, Told};
 use super::files::Files;
 use super::log::Log;
+use super::spool::Spool;
 use super::state::{Fate, Waiting};
 use super::timer::Wheel;
-use super::visit::Visit;
-use crate::config::{Level, Listen, WorkerSlice};
+use crate::config::WorkerSlice;
 use crate::ipc::birth::{self, Born};
 use crate::ipc::counters::{Counter, Gauge};
 use crate::ipc::messages::{ToParent, ToWorker};
 use crate::ipc::{Channel, Received};
-use crate::site::Door;
-use crate::site::facts::Scheme;
 use crate::sys::clock;
 use crate::sys::confine::Confined;
 use crate::sys::epoll::{Interest, Poller};
-use crate::sys::socket::{self, Address};
 use slab::Slab;
 use std::collections::VecDeque;
+use std::hash::{BuildHasher, RandomState};
 use std::io;
-use std::net::IpAddr;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 
 /// The worker, which exists only confined.
 struct Worker {
@@ -44,6 +48,8 @@ struct Worker {
     connections: Slab<Connection>,
     connections_max: usize,
     serial: u32,
+    /// Drawn at the start, for the names of requests.
+    drawn: u64,
     /// What the parent knows this process by.
     number: u16,
     wheel: Wheel,
@@ -54,6 +60,9 @@ struct Worker {
     buffer: Vec<u8>,
     /// When to leave, after [`ToWorker::Stop`].
     stop: Option<u64>,
+    /// What [`ToWorker::Linger`] named, and then until when these are accepted from.
+    lingering: u64,
+    linger: Option<u64>,
     /// Connections by [`Gauge`].
     gauges: [u64; Gauge::ALL.len()],
     last_complaint: u64,
@@ -81,7 +90,7 @@ impl Worker {
         if let Some(channel) = born.log {
             log.replace(channel);
         }
-        let files = match Files::open(&born.slice.sites, &born.confined, identity.rootless, for_cache) {
+        let files = match Files::open(&born.slice.sites, &born.confined, &born.cell, for_cache) {
             Ok(files) => files,
             Err(why) => {
                 let _ = born.parent.send(&ToParent::Failed { why }, &[]);
@@ -97,7 +106,15 @@ impl Worker {
         if let Some(channel) = disk.channel() {
             poller.add(channel, Interest::Input, FILES)?;
         }
-        let service = Service::new(born.slice, files, log, disk, counters, clients, identity.uid);
+        let spool = Spool::new(born.spool, born.slice.spool.clone());
+        let backends = Backends::new(born.slice.backends.clone(), (born.connect, spool, born.spawn), shared, born.cell.number);
+        if let Some(channel) = backends.channel() {
+            poller.add(channel, Interest::Input, CONNECT)?;
+        }
+        if let Some(channel) = backends.spool_channel() {
+            poller.add(channel, Interest::Input, SPOOL)?;
+        }
+        let service = Service::new(born.slice, files, (log, disk, backends), counters, clients, identity.uid);
         let worker = Worker {
             wheel: Wheel::new(service.clock.now),
             parent: born.parent,
@@ -110,11 +127,14 @@ impl Worker {
             connections: Slab::new(),
             connections_max,
             serial: 0,
+            drawn: RandomState::new().hash_one(()),
             number: born.cell.number,
             asking: VecDeque::new(),
             again: VecDeque::new(),
             buffer: vec![0; BUFFER],
             stop: None,
+            lingering: 0,
+            linger: None,
             gauges: [0; Gauge::ALL.len()],
             last_complaint: 0,
             _confined: born.confined,
@@ -137,11 +157,16 @@ impl Worker {
                         }
                     }
                     FILES => self.take_answers(),
+                    CONNECT => self.take_connections(),
+                    SPOOL => self.take_spooled(),
+                    token if token & LINK != 0 => self.service.backends.ready(token, self.service.clock.now),
                     token if token < FIRST_CONNECTION => self.accept(token),
                     token => self.wake(token),
                 }
             }
+            self.sweep_backends();
             self.carry_on();
+            self.sweep_backends();
             if self.service.clients.is_behind(self.service.clock.now) {
                 self.count_connections_again();
             }
@@ -153,6 +178,9 @@ impl Worker {
                 self.service.log.flush(self.service.clock.now);
             }
             self.accept_again();
+            if self.linger.is_some_and(|until| until <= self.service.clock.now) {
+                self.keep_listeners(0);
+            }
             self.service.counters.count(Counter::LinesLost, self.service.log.newly_lost());
             self.service.counters.publish();
             self.service.counters.set_gauges(self.gauges);
@@ -166,7 +194,8 @@ impl Worker {
     }
 
     fn is_done(&self) -> bool {
-        self.stop.is_some_and(|deadline| self.connections.is_empty() || self.service.clock.now >= deadline)
+        let is_idle = self.connections.is_empty() && self.linger.is_none();
+        self.stop.is_some_and(|deadline| is_idle || self.service.clock.now >= deadline)
     }
 
     /// How long to wait; 0 while something is left to do.
@@ -176,7 +205,14 @@ impl Worker {
         }
         let now = self.service.clock.now;
         let until = |moment: Option<u64>| moment.map(|moment| moment.saturating_sub(now));
-        let moments = [self.wheel.next(now), self.service.log.next_flush(now), until(self.accept_again), until(self.stop)];
+        let moments = [
+            until(self.service.backends.next_moment()),
+            self.wheel.next(now),
+            self.service.log.next_flush(now),
+            until(self.accept_again),
+            until(self.stop),
+            until(self.linger),
+        ];
         moments.into_iter().flatten().min()
     }
 
@@ -194,6 +230,7 @@ impl Worker {
                     self.service.log.replace(channel.into());
                 }
             }
+            Received::Message(ToWorker::Linger { listeners }, _) => self.lingering = listeners,
             Received::Message(ToWorker::Stop { grace_ms, idle }, _) => self.wind_up(u64::from(grace_ms), idle),
             Received::Message(ToWorker::Report, _) => {
                 self.service.counters.publish();
@@ -201,6 +238,9 @@ impl Worker {
                 let _ = self.parent.send(&ToParent::Counters(totals), &[]);
             }
             Received::Message(ToWorker::Files, _) => self.service.disk.ask_again(self.service.clock.now),
+            Received::Message(ToWorker::Connect, _) => self.service.backends.ask_again(),
+            Received::Message(ToWorker::Spool, _) => self.service.backends.spool.lose(),
+            Received::Message(ToWorker::Spawn, _) => self.service.backends.programs_are_lost(self.service.clock.now),
             Received::Message(ToWorker::Gone { worker, moment, death }, _) => {
                 if self.service.worker_died(worker, moment, death) {
                     self.count_connections_again();
@@ -223,10 +263,13 @@ impl Worker {
     /// Accepts no more, closes what is idle if it should, and gives the rest until its deadline.
     fn wind_up(&mut self, grace_ms: u64, idle: bool) {
         let deadline = self.service.clock.now.saturating_add(grace_ms);
+        // What waits at a place that has gone is taken even if something else ends meanwhile, but not when everything does.
+        if self.stop.is_none() || idle {
+            let places = std::mem::take(&mut self.lingering);
+            self.keep_listeners(places);
+        }
         self.stop = Some(self.stop.map_or(deadline, |earlier| earlier.min(deadline)));
         self.service.stopping = true;
-        self.stop_accepting();
-        self.listeners.clear();
         if !idle {
             return;
         }
@@ -237,153 +280,12 @@ impl Worker {
         }
     }
 
-    fn start_accepting(&mut self) -> io::Result<()> {
-        if !self.accepting {
-            // Whatever comes of the rest, those that are waited for have to be let go together.
-            self.accepting = true;
-            let mut listeners = self.listeners.iter().zip(PARENT + 1..);
-            let added = listeners.try_for_each(|(listener, token)| self.poller.add(listener, Interest::SharedListener, token));
-            if added.is_err() {
-                self.stop_accepting();
-            }
-            return added;
-        }
-        Ok(())
-    }
-
-    fn stop_accepting(&mut self) {
-        if self.accepting {
-            for listener in &self.listeners {
-                let _ = self.poller.remove(listener);
-            }
-            self.accepting = false;
-        }
-    }
-
-    /// What is known of every connection that comes from a listener.
-    fn gate(&self, listener: &OwnedFd) -> Gate {
-        match socket::local_address(listener) {
-            Ok(Address::Ip(address)) => Gate {
-                door: self.service.door(&Listen::Tcp(address)),
-                port: address.port(),
-                ask: address.ip().is_unspecified() && self.service.has_doors(),
-            },
-            Ok(Address::Path(path)) => Gate { door: self.service.door(&Listen::Unix(path)), port: 0, ask: false },
-            Err(_) => Gate { door: Door::default(), port: 0, ask: false },
-        }
-    }
-
-    /// What is known of the requests of a new connection.
-    fn visit(&self, connection: &OwnedFd, client: IpAddr, gate: Gate) -> Visit {
-        // Sites may answer at one address of many that a listener takes: then each connection is asked for its own.
-        let asked = if gate.ask { socket::local_address(connection).ok() } else { None };
-        let asked = match asked {
-            Some(Address::Ip(address)) => Some(address),
-            Some(Address::Path(_)) | None => None,
-        };
-        Visit {
-            client,
-            forwarded: false,
-            scheme: Scheme::Http,
-            door: asked.map_or(gate.door, |address| self.service.door(&Listen::Tcp(address))),
-            port: gate.port,
-            id: u64::from(self.number) << 48 | u64::from(self.serial) << 16,
-            began: self.service.clock.now,
-        }
-    }
-
-    /// Accepts one connection: another worker gets the next, so that the load spreads.
-    fn accept(&mut self, token: u64) {
-        if self.connections.len() >= self.connections_max && !self.make_room() {
-            self.pause_accepting();
-            return;
-        }
-        let index = usize::try_from(token - PARENT - 1).unwrap_or(usize::MAX);
-        let (Some(listener), Some(gate)) = (self.listeners.get(index), self.gates.get(index).copied()) else {
-            return;
-        };
-        match socket::accept(listener.as_fd()) {
-            Ok((connection, client)) => {
-                // Closed at once, if it is one too many.
-                let Some(admitted) = self.service.admit(client) else { return };
-                self.serial = self.serial.wrapping_add(1);
-                let deadline = self.service.clock.now + millis(self.service.limits.header_timeout);
-                let visit = self.visit(&connection, client, gate);
-                let index = self.connections.insert(Connection::new(connection, visit, admitted, self.serial, deadline));
-                self.gauges[Gauge::Reading as usize] += 1;
-                self.service.counters.count(Counter::Accepted, 1);
-                self.drive(pack(index, self.serial));
-                if self.serial.is_multiple_of(IN_A_ROW) {
-                    self.step_behind(token);
-                }
-            }
-            Err(fault) => self.accept_failed(&fault),
-        }
-    }
-
-    /// Lets other workers be woken first. The kernel wakes the one that has waited at a listener longest, counted from when it was added: always the
-    /// same, which would hold nearly all connections that are kept. Nothing is lost: adding tells what is there.
-    fn step_behind(&mut self, token: u64) {
-        let index = usize::try_from(token - PARENT - 1).unwrap_or(usize::MAX);
-        let Some(listener) = self.listeners.get(index).filter(|_| self.accepting) else { return };
-        let _ = self.poller.remove(listener);
-        if self.poller.add(listener, Interest::SharedListener, token).is_err() {
-            self.pause_accepting();
-        }
-    }
-
-    /// No connection waits, or one that did is gone again: nothing. Descriptors or memory ran out: a pause, without spinning.
-    fn accept_failed(&mut self, fault: &io::Error) {
-        let passing = [io::ErrorKind::WouldBlock, io::ErrorKind::Interrupted, io::ErrorKind::ConnectionAborted];
-        if passing.contains(&fault.kind()) {
-            return;
-        }
-        if self.service.clock.now.saturating_sub(self.last_complaint) >= COMPLAINT_MS {
-            self.last_complaint = self.service.clock.now;
-            self.service.log.error(Level::Error, &format!("accept: {fault}; pausing"));
-        }
-        self.pause_accepting();
-    }
-
-    fn pause_accepting(&mut self) {
-        self.stop_accepting();
-        self.accept_again = Some(self.service.clock.now + ACCEPT_PAUSE_MS);
-    }
-
-    fn accept_again(&mut self) {
-        if self.accept_again.is_some_and(|moment| moment <= self.service.clock.now) && self.stop.is_none() {
-            self.accept_again = None;
-            if self.connections.len() < self.connections_max || self.make_room() {
-                // Memory for the wait may be short as well: then later.
-                if self.start_accepting().is_err() {
-                    self.pause_accepting();
-                }
-            } else {
-                self.pause_accepting();
-            }
-        }
-    }
-
-    /// Closes the connections that have been idle longest, a hundredth of all at once so that it is not done for each; false:
-    /// none is idle.
-    fn make_room(&mut self) -> bool {
-        self.service.counters.count(Counter::LimitHit, 1);
-        let mut idle: Vec<(u64, usize)> =
-            self.connections.iter().filter(|(_, c)| c.is_idle()).map(|(index, c)| (c.deadline, index)).collect();
-        idle.sort_unstable();
-        let count = (self.connections_max / 100).max(1).min(idle.len());
-        for (_, index) in idle.iter().take(count) {
-            self.close(*index);
-        }
-        count > 0
-    }
-
-    /// The socket of a connection is ready. Where content is made while it is sent, it waits for its turn: many such connections, ready at
-    /// once, would hold up all others.
+    /// The socket of a connection is ready. Where a response is on its way, it waits for its turn: many such connections, ready at once, would
+    /// hold up all others, who wait for an answer and not for more of it.
     fn wake(&mut self, token: u64) {
         match find(&mut self.connections, token) {
-            Some((_, connection)) if connection.is_making() && connection.queued => {}
-            Some((_, connection)) if connection.is_making() => {
+            Some((_, connection)) if connection.is_sending() && connection.queued => {}
+            Some((_, connection)) if connection.is_sending() => {
                 connection.queued = true;
                 self.again.push_back(token);
             }
@@ -392,9 +294,14 @@ impl Worker {
         }
     }
 
-    /// Takes answers of `files`, some at a time, and goes on with the connections that wait for them.
+    /// Takes answers of `files`, some at a time and not for long, and goes on with the connections that wait for them: a list is made of what
+    /// comes, which takes its time. What is left is told again.
     fn take_answers(&mut self) {
+        let begun = clock::monotonic_us();
         for _ in 0..ANSWERS {
+            if clock::monotonic_us().saturating_sub(begun) > TURN_US {
+                return;
+            }
             match self.service.disk.receive(self.service.clock.now) {
                 Came::Answer { id, waiting, told } => waiting.into_iter().for_each(|token| self.tell(token, id, told.clone())),
                 Came::Stale => {}
@@ -412,6 +319,7 @@ impl Worker {
             return;
         };
         self.service.told = Some(told);
+        self.service.clients.handles(connection.client);
         self.service.disk.asker = token;
         let fate = connection.resume(&mut self.service, &mut self.buffer);
         self.service.told = None;
@@ -445,7 +353,8 @@ impl Worker {
         }
         for _ in 0..self.asking.len() {
             let Some(token) = self.asking.pop_front() else { return };
-            let Some((index, connection)) = find(&mut self.connections, token) else {
+            // It is here twice if its socket was ready meanwhile, and may have its answer by now, or wait for `files`.
+            let Some((index, connection)) = find(&mut self.connections, token).filter(|(_, connection)| connection.is_asking()) else {
                 continue;
             };
             self.service.clients.handles(connection.client);
@@ -541,15 +450,6 @@ impl Worker {
     }
 }
 
-/// What is known of connections by the listener they come from.
-#[derive(Clone, Copy)]
-struct Gate {
-    door: Door,
-    port: u16,
-    /// Whether the address that a client came to says which sites answer.
-    ask: bool,
-}
-
 /// The connection that a token means, if it is still there.
 fn find(connections: &mut Slab<Connection>, token: u64) -> Option<(usize, &mut Connection)> {
     let index = usize::try_from((token & u64::from(u32::MAX)) - FIRST_CONNECTION).ok()?;
@@ -565,13 +465,15 @@ fn pack(index: usize, serial: u32) -> u64 {
 /// Tokens: the parent's channel, then the listeners (fewer than 256), that of `files`, then connections.
 const PARENT: u64 = 0;
 const FILES: u64 = FIRST_CONNECTION - 1;
+const CONNECT: u64 = FIRST_CONNECTION - 2;
+const SPOOL: u64 = FIRST_CONNECTION - 3;
 const FIRST_CONNECTION: u64 = 512;
 
 /// Answers of `files` taken before others get their turn.
 const ANSWERS: u8 = 64;
 
-/// Bytes taken from a socket at once.
-const BUFFER: usize = 32 * 1024;
+/// Bytes taken from a socket at once: of a body, what one record of FastCGI holds.
+const BUFFER: usize = 64 * 1024 - 8;
 
 /// Room for responses that is kept between connections; a large listing needs more for a moment.
 const OUT_KEPT: usize = 256 * 1024;
@@ -579,15 +481,6 @@ const OUT_KEPT: usize = 256 * 1024;
 /// Descriptors that are neither connections nor files: channels, listeners, roots.
 const RESERVED: usize = 64;
 
-/// How long connections that have more to do may take in a round, together, before others are served. One of them may take a little longer.
-const TURN_US: u64 = 2_000;
-
-/// Connections that a worker accepts before it steps behind the others: few, so that they spread; more than one, since it costs two
-/// system calls.
-const IN_A_ROW: u32 = 4;
-
-/// How long accepting pauses when descriptors ran out or the limit is reached, unless a connection closes before.
-const ACCEPT_PAUSE_MS: u64 = 100;
-
-/// A shortage is logged at most this often.
-const COMPLAINT_MS: u64 = 1_000;
+/// How long connections that have more to do may take in a round, together, before others are served, and those for which answers came. One
+/// of them may take a little longer.
+const TURN_US: u64 = 400;

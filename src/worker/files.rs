@@ -1,23 +1,28 @@
 //! Files beneath the document roots: look-ups, and the cache of what was served last.
 //!
-//! An entry stands for what a path of a site led to, its index file included, and is believed for a second; then, and
-//! for a site with rules at once, the look-up is made again and, where the file is the same, the content kept. Small
-//! files are held in memory, large ones open. A changed file is never served with another's head: head and content are
-//! made from one descriptor.
+//! An entry stands for what a path of a site led to, its index file included, or for a site with rules for what one look-up
+//! led to. It is believed for a second, or for as long as a rule says; then the look-up is made again and, where the file is
+//! the same, the content kept. Small files are held in memory, large ones open. A changed file is never served with another's
+//! head: head and content are made from one descriptor.
 
-use super::cache::{Cache, Cost};
+use super::cache::{Cache, Cost, FRESH_MS};
+use super::clock::millis;
+use super::fetched::Known;
 use super::served::{Budget, Content, Served};
+use super::standing::Grounds;
 use crate::config::{self, Site, WorkerSlice};
 use crate::ipc::birth::Born;
 use crate::ipc::disk::{Outcome, is_path, links};
 use crate::ipc::lines;
 use crate::ipc::messages::ToParent;
 use crate::proto::status::Status;
-use crate::site::plan::{Answer, Lookup};
-use crate::sys::confine::Confined;
-use crate::sys::directory::Directory;
-use crate::sys::file::{self, Found, Opened, Root, Stat};
+use crate::site::ResponseChanges;
+use crate::site::listing::{is_shortage, not_listed};
+use crate::site::plan::{Answer, Lookup, RootRef};
+use crate::sys::confine::{Cell, Confined};
+use crate::sys::file::{self, Found, Opened, Root, Stat, Unfollowed};
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -40,9 +45,10 @@ pub(super) struct Files {
     /// The roots by the names that the host has for them, for the error log.
     names: Vec<PathBuf>,
     /// By site and by the normalised path of the request, or another key.
-    cache: Cache<Rc<Served>>,
+    cache: Cache<Known>,
     /// Of the encoded forms of files.
     pub(super) budget: Rc<Budget>,
+    grounds: Grounds,
 }
 
 impl Files {
@@ -50,41 +56,89 @@ impl Files {
     ///
     /// # Errors
     /// Names the root, with the errno.
-    pub(super) fn open(sites: &[Site], confined: &Confined, rootless: bool, descriptors: usize) -> Result<Files, String> {
+    pub(super) fn open(sites: &[Site], confined: &Confined, cell: &Cell, descriptors: usize) -> Result<Files, String> {
         let mut roots = Vec::new();
         let bases = config::directories(sites).0;
         for base in &bases {
             let path = confined.inside.path(&base.path);
-            let root = Root::open(&path, links(base.symlinks), rootless);
+            let root = Root::open(&path, links(base.symlinks), cell.identity.rootless);
             roots.push(Rc::new(root.map_err(|fault| format!("root \"{}\": {fault}", base.path.display()))?));
         }
-        let manner =
-            |root: &Rc<Root>| root.is_local().map_or(Manner::Blocking, |local| if local { Manner::Cached } else { Manner::Remote });
-        let manners = roots.iter().map(manner).collect();
+        let local = cell.local.iter().copied().chain(std::iter::repeat(false));
+        let manners = roots.iter().zip(local).map(|(root, local)| manner(root, local)).collect();
         let names = bases.into_iter().map(|base| base.path).collect();
-        let for_siblings = descriptors / 4;
-        let cache = Cache::new(sites.len(), Cost { bytes: BYTES_MAX, descriptors: descriptors - for_siblings });
-        Ok(Files { roots, manners, names, cache, budget: Budget::new(for_siblings) })
+        let (for_siblings, for_standing) = (descriptors / 4, descriptors / 2);
+        let cache = Cache::new(sites.len(), Cost { bytes: BYTES_MAX, descriptors: descriptors - for_siblings - for_standing });
+        Ok(Files { roots, manners, names, cache, budget: Budget::new(for_siblings), grounds: Grounds::new(for_standing) })
     }
 
-    /// Whether this process may look into the root of a site.
-    pub(super) fn enter(&self, site: usize) -> io::Result<()> {
-        self.roots.get(site).map_or(Ok(()), |root| root.enter())
+    /// Whether this process may look into a root; one that a server keeps is not asked.
+    pub(super) fn enter(&self, number: usize) -> io::Result<()> {
+        let lookup = Lookup { root: RootRef(number), path: b"" };
+        self.roots.get(number).filter(|_| self.manner(lookup) != Manner::Remote).map_or(Ok(()), |root| root.enter())
     }
 
-    /// What a path was found to lead to within the last second.
-    pub(super) fn fresh(&self, site: usize, path: &[u8], now: u64) -> Option<&Rc<Served>> {
-        self.cache.fresh(site, path, now, FRESH_MS)
+    /// What a path is known to lead to: it was found to within the last second, or nothing there has changed since, nor beside it. What stands
+    /// beside it does not matter to a client that takes only the file itself, which `is_plain` says.
+    pub(super) fn fresh(&self, site: usize, path: &[u8], now: u64, is_plain: impl Fn() -> bool) -> Option<Rc<Served>> {
+        match self.cache.fresh(site, path, now, FRESH_MS) {
+            Some(Known::File(file)) if file.variants.looked_within(now, FRESH_MS) || is_plain() => return Some(Rc::clone(file)),
+            Some(Known::Directory | Known::There) => return None,
+            Some(Known::File(_)) | None => {}
+        }
+        self.last(site, path).filter(|file| is_alone(file) || is_plain())?;
+        self.standing(site, path, now)
+    }
+
+    /// A file that was looked up longer ago and is known to stand where it stood, as it was.
+    pub(super) fn standing(&self, site: usize, key: &[u8], now: u64) -> Option<Rc<Served>> {
+        let file = self.last(site, key)?;
+        let since = file.standing.borrow().as_ref()?.since(&file.stat, &self.roots, now)?;
+        self.cache.validate(site, key, since);
+        if is_alone(file) {
+            file.variants.note_looked(since);
+        }
+        Some(Rc::clone(file))
+    }
+
+    /// Notes where a file stands that was just opened, so that it need not be looked up again as long as nothing changes there.
+    pub(super) fn settle(&mut self, lookup: Lookup<'_>, file: &Served, opened: &Rc<OwnedFd>, time: (u64, i64)) {
+        let Some(root) = self.roots.get(lookup.root.0).filter(|_| self.manner(lookup) == Manner::Cached) else { return };
+        if self.is_settled(file, time.0) {
+            return;
+        }
+        let keeps = matches!(file.content, Content::Open(_));
+        let standing = self.grounds.note(root, lookup, (opened, &file.stat), keeps, time);
+        if standing.is_some() {
+            // What was looked for before may have come since.
+            file.variants.forget_look();
+        }
+        file.standing.replace(standing);
+    }
+
+    /// Whether no name beside a file has changed since it was noted where it stands.
+    pub(super) fn is_settled(&self, file: &Served, now: u64) -> bool {
+        file.standing.borrow().as_ref().is_some_and(|standing| standing.is_alone(&self.roots, now))
+    }
+
+    /// What a look-up was found to lead to within the last `age` milliseconds. A large file may be written to while it is held open,
+    /// and what is then sent has the head of what was: that is never believed for longer than a second.
+    pub(super) fn known(&self, site: usize, key: &[u8], now: u64, age: u64) -> Option<&Known> {
+        let known = self.cache.fresh(site, key, now, age)?;
+        match known {
+            Known::File(file) if matches!(file.content, Content::Open(_)) => self.cache.fresh(site, key, now, age.min(FRESH_MS)),
+            Known::File(_) | Known::Directory | Known::There => Some(known),
+        }
     }
 
     /// Whether this file as it is was served under this path before.
     pub(super) fn is_known(&self, site: usize, path: &[u8], stat: &Stat) -> bool {
-        self.cache.last(site, path).is_some_and(|file| file.stat == *stat)
+        self.last(site, path).is_some_and(|file| file.stat == *stat)
     }
 
     /// The same file as it was served under this path before, if it has not changed since.
     pub(super) fn unchanged(&mut self, site: usize, path: &[u8], stat: &Stat, now: u64) -> Option<Rc<Served>> {
-        let file = self.cache.last(site, path).filter(|file| file.stat == *stat).cloned()?;
+        let file = self.last(site, path).filter(|file| file.stat == *stat).cloned()?;
         self.cache.validate(site, path, now);
         Some(file)
     }
@@ -92,7 +146,28 @@ impl Files {
     /// Remembers what a path led to.
     pub(super) fn remember(&mut self, site: usize, path: &[u8], file: &Rc<Served>, now: u64) {
         let descriptors = usize::from(matches!(file.content, Content::Open(_)));
-        self.cache.insert(site, path, Rc::clone(file), Cost { bytes: file.memory(), descriptors }, now);
+        self.cache.insert(site, path, Known::File(Rc::clone(file)), Cost { bytes: file.memory(), descriptors }, now);
+    }
+
+    /// Remembers that a look-up led to a directory.
+    pub(super) fn remember_directory(&mut self, site: usize, key: &[u8], now: u64) {
+        self.cache.insert(site, key, Known::Directory, Cost::default(), now);
+    }
+
+    /// Remembers that a regular file is there. What is known of the file itself is worth more, and stays.
+    pub(super) fn remember_there(&mut self, site: usize, key: &[u8], now: u64) {
+        match self.cache.last(site, key) {
+            Some(Known::File(_)) => {}
+            Some(Known::There) => self.cache.validate(site, key, now),
+            Some(Known::Directory) | None => self.cache.insert(site, key, Known::There, Cost::default(), now),
+        }
+    }
+
+    fn last(&self, site: usize, path: &[u8]) -> Option<&Rc<Served>> {
+        match self.cache.last(site, path)? {
+            Known::File(file) => Some(file),
+            Known::Directory | Known::There => None,
+        }
     }
 
     /// Looks up a path; what could not be opened comes with a text for the error log. `None`: a disk would have to be waited for.
@@ -105,41 +180,48 @@ impl Files {
             Manner::Blocking => root.find(lookup.path),
             Manner::Remote => return None,
         };
-        let refusing = if matches!(found, Found::Denied) { root.refusing_component(lookup.path) } else { lookup.path };
-        Some(self.answer(Lookup { path: refusing, ..lookup }, found))
-    }
-
-    /// As [`Files::find`], where a disk has just answered for what stands beside: waits for it.
-    pub(super) fn find_beside(&self, lookup: Lookup<'_>) -> (Answer<Opened>, Option<String>) {
-        self.find(lookup).unwrap_or_else(|| match self.roots.get(lookup.root.0) {
-            Some(root) => self.answer(lookup, root.find(lookup.path)),
-            None => (Answer::Missing, None),
-        })
+        let refusing = match &found {
+            Found::Denied => root.refusing_component(lookup.path).len(),
+            Found::Unfollowed(link) => link.length,
+            Found::File(_) | Found::Directory | Found::Missing | Found::NotRegular | Found::Busy | Found::Failed(_) => lookup.path.len(),
+        };
+        Some(self.answer(lookup, refusing, found))
     }
 
     /// What `files` says of a path.
     pub(super) fn told(&self, lookup: Lookup<'_>, outcome: Outcome, opened: Option<Opened>) -> (Answer<Opened>, Option<String>) {
-        let found = match outcome {
-            Outcome::File(_) => opened.map_or(Found::Busy, Found::File),
-            Outcome::Directory => Found::Directory,
-            Outcome::Missing | Outcome::Changed => Found::Missing,
-            Outcome::Denied { .. } => Found::Denied,
-            Outcome::NotRegular => Found::NotRegular,
-            Outcome::Busy | Outcome::Warm => Found::Busy,
-            Outcome::Failed { errno } => Found::Failed(io::Error::from_raw_os_error(i32::from(errno))),
-        };
         let refusing = match outcome {
-            Outcome::Denied { length } => lookup.path.get(..usize::from(length)).unwrap_or(lookup.path),
+            Outcome::Denied { length } | Outcome::Unfollowed { length, .. } => usize::from(length),
             Outcome::File(_)
             | Outcome::Directory
             | Outcome::Missing
             | Outcome::NotRegular
             | Outcome::Busy
             | Outcome::Failed { .. }
+            | Outcome::Entries(_)
+            | Outcome::Beside(_)
             | Outcome::Warm
-            | Outcome::Changed => lookup.path,
+            | Outcome::Changed => lookup.path.len(),
         };
-        self.answer(Lookup { path: refusing, ..lookup }, found)
+        let found = match outcome {
+            Outcome::File(_) => opened.map_or(Found::Busy, Found::File),
+            Outcome::Directory => Found::Directory,
+            Outcome::Missing | Outcome::Changed => Found::Missing,
+            Outcome::Denied { .. } => Found::Denied,
+            Outcome::Unfollowed { length, why } => Found::Unfollowed(Unfollowed { length: usize::from(length), why }),
+            Outcome::NotRegular => Found::NotRegular,
+            Outcome::Busy | Outcome::Warm | Outcome::Entries(_) | Outcome::Beside(_) => Found::Busy,
+            Outcome::Failed { errno } => Found::Failed(io::Error::from_raw_os_error(i32::from(errno))),
+        };
+        self.answer(lookup, refusing, found)
+    }
+
+    /// What a program is: device, inode and owner.
+    ///
+    /// # Errors
+    /// The errno of the look-up.
+    pub(super) fn program(&self, lookup: Lookup<'_>) -> io::Result<(u64, u64, u32)> {
+        self.roots.get(lookup.root.0).ok_or(io::ErrorKind::NotFound)?.program(lookup.path)
     }
 
     /// How the root of a look-up may be asked.
@@ -147,12 +229,14 @@ impl Files {
         self.manners.get(lookup.root.0).copied().unwrap_or(Manner::Blocking)
     }
 
-    fn answer(&self, lookup: Lookup<'_>, found: Found) -> (Answer<Opened>, Option<String>) {
-        let name = || self.name(lookup);
+    /// `refusing` bytes of the path name what refuses.
+    fn answer(&self, lookup: Lookup<'_>, refusing: usize, found: Found) -> (Answer<Opened>, Option<String>) {
+        let name = || self.name(Lookup { path: lookup.path.get(..refusing).unwrap_or(lookup.path), ..lookup });
         match found {
             Found::File(opened) => (Answer::File(opened), None),
             Found::Directory => (Answer::Directory, None),
             Found::Missing => (Answer::Missing, None),
+            Found::Unfollowed(link) => (Answer::Missing, Some(format!("open {}: {}: not followed", name(), link.why.text()))),
             Found::Denied => (Answer::Denied, Some(format!("open {}: permission denied", name()))),
             Found::NotRegular => (Answer::NotRegular, Some(format!("open {}: not a regular file", name()))),
             Found::Busy => (Answer::Busy, Some(format!("open {}: renamed again and again while it was looked up", name()))),
@@ -181,27 +265,18 @@ impl Files {
         base.map_or_else(Vec::new, |name| name.as_encoded_bytes().to_vec())
     }
 
-    /// Opens a directory for reading its entries; its root comes with it.
-    ///
-    /// # Errors
-    /// The status to answer and a text for the error log.
-    pub(super) fn open_directory(&self, lookup: Lookup<'_>) -> Result<(Rc<Root>, Directory), (Status, String)> {
-        let root = self.roots.get(lookup.root.0).ok_or_else(|| (Status::NOT_FOUND, format!("list {}: no such root", self.name(lookup))))?;
-        let directory = Directory::open(root, lookup.path).map_err(|fault| {
-            let kind = fault.kind();
-            let status = if kind == io::ErrorKind::PermissionDenied {
-                Status::FORBIDDEN
-            } else if matches!(kind, io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) {
-                // Gone since it was looked up.
-                Status::NOT_FOUND
-            } else if is_shortage(&fault) {
-                Status::SERVICE_UNAVAILABLE
-            } else {
-                Status::INTERNAL_SERVER_ERROR
-            };
-            (status, format!("list {}: {fault}", self.name(lookup)))
-        })?;
-        Ok((Rc::clone(root), directory))
+    /// Why a directory could not be listed: the status to answer and a text for the error log.
+    pub(super) fn not_listed(&self, lookup: Lookup<'_>, errno: u16) -> (Status, String) {
+        let fault = io::Error::from_raw_os_error(i32::from(errno));
+        (not_listed(&fault), format!("list {}: {fault}", self.name(lookup)))
+    }
+}
+
+fn manner(root: &Root, local: bool) -> Manner {
+    match (local, root.can_ask_memory()) {
+        (false, _) => Manner::Remote,
+        (true, true) => Manner::Cached,
+        (true, false) => Manner::Blocking,
     }
 }
 
@@ -209,6 +284,9 @@ impl Files {
 /// before a client meets it.
 pub(super) fn try_roots(born: &Born<WorkerSlice>) {
     for (directory, base) in (0..).zip(config::directories(&born.slice.sites).0) {
+        if born.cell.local.get(usize::from(directory)) != Some(&true) {
+            continue;
+        }
         let path = born.confined.inside.path(&base.path);
         let tried = Root::open(&path, links(base.symlinks), born.cell.identity.rootless).and_then(|root| root.enter());
         if let Err(fault) = tried {
@@ -247,19 +325,20 @@ pub(super) fn content(opened: Opened) -> io::Result<(Content, Stat)> {
     Err(io::ErrorKind::ResourceBusy.into())
 }
 
-/// Descriptors or memory ran out: not the file's fault, and over soon.
-fn is_shortage(fault: &io::Error) -> bool {
-    const ENOMEM: i32 = 12;
-    const ENFILE: i32 = 23;
-    const EMFILE: i32 = 24;
-    matches!(fault.raw_os_error(), Some(ENOMEM | ENFILE | EMFILE))
+/// How long what a look-up led to is believed, in milliseconds.
+pub(super) fn age(changes: &ResponseChanges) -> u64 {
+    changes.cache.map_or(FRESH_MS, millis)
 }
 
-/// How long a look-up is believed.
-pub(super) const FRESH_MS: u64 = 1_000;
+/// Whether nothing stood beside a file: nothing does as long as its directory is as it was. What stands there is another file, which may change
+/// by itself.
+fn is_alone(file: &Served) -> bool {
+    file.variants.is_explored() && !file.variants.has_siblings()
+}
 
-/// Largest file held in memory.
-const MEMORY_MAX: usize = 64 * 1024;
+/// Largest file held in memory. Up to here one writev(2) of head and content costs less than to have the kernel send page by page with
+/// sendfile(2).
+const MEMORY_MAX: usize = 128 * 1024;
 
 /// How often a file that is being written to is read.
 const READ_TRIES: u8 = 8;

@@ -10,8 +10,7 @@ use crate::proto::head::Request;
 use crate::proto::target::{self, Path};
 use crate::site::facts::{Fields, Scheme};
 use crate::site::log_format;
-use crate::sys::panic;
-use crate::sys::socket::UNIX_PEER;
+use crate::sys::{clock, panic};
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd};
@@ -30,18 +29,12 @@ pub(super) struct Exchange<'a> {
     /// The request, where there was one.
     pub(super) request: Option<&'a Request<'a, 'a>>,
     pub(super) unix: i64,
-    /// From the first byte of the head to the last of the response, in milliseconds.
-    pub(super) duration: u64,
+    /// From the first byte of the head to the last of the response; see [`Log::moment`].
+    pub(super) duration: Duration,
     pub(super) request_id: &'a [u8],
     /// Port of the listener; 0 for one that has none.
     pub(super) port: u16,
     pub(super) scheme: Scheme,
-}
-
-impl Exchange<'_> {
-    fn field(&self, name: &str) -> &[u8] {
-        self.request.and_then(|request| request.field(name)).unwrap_or(b"-")
-    }
 }
 
 /// The worker's end of the log.
@@ -50,7 +43,9 @@ pub(super) struct Log {
     level: Level,
     format: LogFormat,
     numbers: LogNumbers,
-    /// By site, for formats that say it.
+    /// Whether it says how long an exchange took.
+    timed: bool,
+    /// By site, for formats that say it; empty for one that has none.
     names: Vec<String>,
     /// The packet being filled.
     batch: Batch,
@@ -73,8 +68,9 @@ impl Log {
             channel: None,
             level: slice.level,
             format: slice.format.clone(),
+            timed: log_format::says_duration(&slice.format) && slice.logs.sites.iter().chain([&slice.logs.service]).any(Option::is_some),
             numbers: slice.logs.clone(),
-            names: slice.sites.iter().map(|site| name(site).unwrap_or_else(|| "-".to_owned())).collect(),
+            names: slice.sites.iter().map(|site| name(site).unwrap_or_default()).collect(),
             batch: Batch::default(),
             since: 0,
             offered: 0,
@@ -91,6 +87,11 @@ impl Log {
         self.channel = Some(channel);
     }
 
+    /// The moment in microseconds for the time that an exchange takes, which the clock of a turn is too coarse for; 0 where no line says it.
+    pub(super) fn moment(&self) -> u64 {
+        if self.timed { clock::monotonic_us() } else { 0 }
+    }
+
     /// Adds an access line, for the log of its site.
     pub(super) fn access(&mut self, now: u64, exchange: &Exchange<'_>) {
         let number = match exchange.site {
@@ -102,20 +103,8 @@ impl Log {
             self.since = now;
         }
         let (format, names) = (&self.format, &self.names);
-        self.batch.line(number, |line| match format {
-            LogFormat::Common => write_common(exchange, line),
-            LogFormat::VhostCombined => {
-                let name = exchange.site.and_then(|site| names.get(site));
-                field(name.map_or(b"-", String::as_bytes), line);
-                line.push(b' ');
-                write_combined(exchange, line);
-            }
-            LogFormat::Combined => write_combined(exchange, line),
-            LogFormat::Json | LogFormat::Template(_) => {
-                let name = exchange.site.and_then(|site| names.get(site)).map_or("", String::as_str);
-                write_formatted(format, exchange, name, line);
-            }
-        });
+        let name = exchange.site.and_then(|site| names.get(site)).map_or("", String::as_str);
+        self.batch.line(number, |line| write_line(format, exchange, name, line));
         if self.batch.len() >= BATCH {
             self.flush(now);
         }
@@ -188,35 +177,14 @@ impl Log {
     }
 }
 
-/// The common format: combined without its last two fields.
-fn write_common(exchange: &Exchange<'_>, line: &mut Vec<u8>) {
-    write_address(exchange.client, line);
-    line.extend_from_slice(b" - - [");
-    line.extend_from_slice(exchange.time);
-    line.extend_from_slice(b"] \"");
-    field(exchange.request_line, line);
-    line.extend_from_slice(b"\" ");
-    write_decimal(u64::from(exchange.status), line);
-    line.push(b' ');
-    write_decimal(exchange.bytes, line);
-}
-
-/// The combined format, foreign bytes escaped.
-fn write_combined(exchange: &Exchange<'_>, line: &mut Vec<u8>) {
-    write_common(exchange, line);
-    for value in [exchange.field("referer"), exchange.field("user-agent")] {
-        line.extend_from_slice(b" \"");
-        field(value, line);
-        line.push(b'"');
-    }
-}
-
-/// Appends one line in JSON or by a template, without its LF, as the batch ends each line itself.
-fn write_formatted(format: &LogFormat, exchange: &Exchange<'_>, name: &str, line: &mut Vec<u8>) {
+/// Appends one line, without its LF, as the batch ends each line itself.
+fn write_line(format: &LogFormat, exchange: &Exchange<'_>, name: &str, line: &mut Vec<u8>) {
     let start = line.len();
     let (request, mut path) = (exchange.request, Path::default());
     let raw_path = request.map_or(b"".as_slice(), |request| request.path);
-    let decoded = target::parse_into(raw_path, &mut path).map_or(b"".as_slice(), |()| path.bytes());
+    // Bytes that were no request have no path: the empty one would be that of the home page.
+    let parsed = request.is_some() && log_format::says_path(format) && target::parse_into(raw_path, &mut path).is_ok();
+    let decoded = if parsed { path.bytes() } else { b"" };
     let whole = log_format::Exchange {
         client: exchange.client,
         user: b"",
@@ -228,11 +196,12 @@ fn write_formatted(format: &LogFormat, exchange: &Exchange<'_>, name: &str, line
         path: decoded,
         query: request.and_then(|request| request.query),
         host: request.and_then(|request| request.host).unwrap_or(name.as_bytes()),
+        site: name.as_bytes(),
         port: exchange.port,
         scheme: exchange.scheme,
         status: exchange.status,
         bytes: exchange.bytes,
-        duration: Duration::from_millis(exchange.duration),
+        duration: exchange.duration,
         request_id: exchange.request_id,
         tls_version: "",
         tls_sni: "",
@@ -260,48 +229,8 @@ impl Fields for NoFields {
     fn first(&self, _: &str) -> Option<&[u8]> {
         None
     }
-}
 
-/// A foreign value, cut so that what follows it on the line still finds room.
-fn field(value: &[u8], line: &mut Vec<u8>) {
-    let start = line.len();
-    lines::escape(value.get(..FIELD_MAX).unwrap_or(value), line);
-    if line.len() - start > FIELD_MAX || value.len() > FIELD_MAX {
-        line.truncate((start + FIELD_MAX).min(line.len()));
-        line.extend_from_slice(b"...");
-    }
-}
-
-fn write_address(address: IpAddr, line: &mut Vec<u8>) {
-    use std::io::Write;
-    match address {
-        UNIX_PEER => line.extend_from_slice(b"unix:"),
-        IpAddr::V4(v4) => {
-            for (index, octet) in v4.octets().into_iter().enumerate() {
-                if index > 0 {
-                    line.push(b'.');
-                }
-                write_decimal(u64::from(octet), line);
-            }
-        }
-        // Writing to a vector does not fail.
-        IpAddr::V6(v6) => drop(write!(line, "{v6}")),
-    }
-}
-
-/// Appends a number in decimal: the formatting machinery of the standard library costs more than the rest of a line.
-pub(super) fn write_decimal(mut number: u64, out: &mut Vec<u8>) {
-    let mut digits = [0; 20];
-    let mut first = digits.len();
-    for (index, digit) in digits.iter_mut().enumerate().rev() {
-        *digit = b'0' + u8::try_from(number % 10).unwrap_or(0);
-        first = index;
-        number /= 10;
-        if number == 0 {
-            break;
-        }
-    }
-    out.extend_from_slice(digits.get(first..).unwrap_or_default());
+    fn each<'f>(&'f self, _: &mut dyn FnMut(&'f str, &'f [u8])) {}
 }
 
 /// A batch is sent when it has this many bytes, or its first line this age.
@@ -314,7 +243,7 @@ const WAITING_MAX: usize = 1024 * 1024;
 /// Longest foreign field in bytes, after escaping; three of them, the name of a site and the rest of a line stay below [`LINE_MAX`].
 const FIELD_MAX: usize = 1200;
 
-const _: () = assert!(3 * (FIELD_MAX + 3) + 256 + 150 <= LINE_MAX && BATCH + LINE_MAX + 16 < PACKET_MAX);
+const _: () = assert!(3 * (FIELD_MAX + 3) + 256 + 160 <= LINE_MAX && BATCH + LINE_MAX + 16 < PACKET_MAX);
 
 #[cfg(test)]
 mod tests {
@@ -341,7 +270,7 @@ mod tests {
             bytes: u64::MAX,
             request: Some(request(agent)),
             unix: 0,
-            duration: 0,
+            duration: Duration::ZERO,
             request_id: b"",
             port: 80,
             scheme: Scheme::Http,
@@ -372,7 +301,7 @@ mod tests {
         for (format, first, second) in [
             ("common", common.to_owned(), common.to_owned()),
             ("combined", combined.clone(), combined.clone()),
-            ("vhost_combined", format!("a.example {combined}"), format!("- {combined}")),
+            ("vhost_combined", format!("a.example:80 {combined}"), format!("-:80 {combined}")),
         ] {
             let mut log = log(format);
             for site in [Some(0), Some(0), Some(1), None] {
@@ -393,15 +322,6 @@ mod tests {
                 let pieces = pieces(&log);
                 assert!(pieces[0].1.ends_with("...\"\n"), "{pieces:?}");
             }
-        }
-    }
-
-    #[test]
-    fn decimals_are_written_whole() {
-        for number in [0, 9, 10, 99, 100, 12345, u64::MAX] {
-            let mut out = Vec::new();
-            write_decimal(number, &mut out);
-            assert_eq!(out, number.to_string().as_bytes());
         }
     }
 

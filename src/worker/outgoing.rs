@@ -3,8 +3,10 @@
 //! Runs in the worker. Small responses are copied, one write(2) for head and body; larger ones from memory go out beside their head
 //! with writev(2) and wait, where they must, as a reference; from a file with sendfile(2). So a slow client holds little memory.
 
+use super::disk::Question;
 use super::segment::{Ready, Rest};
 use super::served::Served;
+use crate::ipc::disk::Outcome;
 use crate::sys::socket;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -73,11 +75,28 @@ impl Outgoing {
         self.rest.as_ref().and_then(|rest| rest.unknown())
     }
 
-    /// It was, or is to be sent as it is.
+    /// It is to be sent as it is.
     pub(super) fn brought(&mut self) {
         if let Some(rest) = &mut self.rest {
             rest.know();
         }
+    }
+
+    /// What the producer of what comes next waits for.
+    pub(super) fn wants(&self) -> Option<Question> {
+        self.rest.as_ref().and_then(|rest| rest.wants())
+    }
+
+    /// What came of that, or of [`Outgoing::cold`].
+    pub(super) fn bring(&mut self, outcome: Outcome) {
+        if let Some(rest) = &mut self.rest {
+            rest.bring(outcome);
+        }
+    }
+
+    /// The producer is told that nobody is asked; whether it goes on all the same.
+    pub(super) fn go_on_without(&mut self) -> bool {
+        self.rest.as_mut().is_some_and(|rest| rest.go_on_without())
     }
 
     /// Sends what waits and then `made`, which is emptied: what the socket does not take is kept here.
@@ -91,8 +110,15 @@ impl Outgoing {
         }
         let waiting = if self.bytes.is_empty() { made.as_slice() } else { self.bytes.get(self.sent..).unwrap_or_default() };
         if !waiting.is_empty() {
-            let sent = send_head(socket, waiting, self.rest.as_deref_mut(), now)?;
+            let mut sent = send_head(socket, waiting, self.rest.as_deref_mut(), now)?;
             moved = sent > 0;
+            // Only a socket that takes nothing tells when it takes more.
+            while let (true, Some(left)) = (sent > 0, waiting.get(sent..).filter(|left| !left.is_empty())) {
+                match send_head(socket, left, self.rest.as_deref_mut(), now)? {
+                    0 => break,
+                    more => sent += more,
+                }
+            }
             let left = waiting.get(sent..).unwrap_or_default();
             if !left.is_empty() {
                 if self.bytes.is_empty() {
@@ -163,27 +189,30 @@ fn step(socket: &OwnedFd, rest: &mut Rest, moved: bool, now: u64) -> io::Result<
 /// Sends a head with as much of what follows as one call takes; how much of the head was sent.
 fn send_head(socket: &OwnedFd, head: &[u8], rest: Option<&mut Rest>, now: u64) -> io::Result<usize> {
     let Some(rest) = rest else {
-        return or_none(socket::send(socket, head));
+        return tried(|| socket::send(socket, head));
     };
     let allowed = rest.allowed(now);
     match rest.ready() {
         // Held back until the first bytes of the file come, to leave in one segment with them.
-        Ok(Ready::File { .. }) => or_none(socket::send_more(socket, head)),
+        Ok(Ready::File { .. }) => tried(|| socket::send_more(socket, head)),
         Ok(Ready::Memory(bytes)) => {
-            let sent = or_none(socket::send_both(socket, head, first(bytes, allowed)))?;
+            let sent = tried(|| socket::send_both(socket, head, first(bytes, allowed)))?;
             rest.advance(count(sent.saturating_sub(head.len())));
             Ok(sent.min(head.len()))
         }
         // A producer that fails does so again, and then ends the connection.
-        Ok(Ready::Turn | Ready::Wait | Ready::End) | Err(_) => or_none(socket::send(socket, head)),
+        Ok(Ready::Turn | Ready::Wait | Ready::End) | Err(_) => tried(|| socket::send(socket, head)),
     }
 }
 
-/// A full socket takes nothing, which is no error.
-fn or_none(result: io::Result<usize>) -> io::Result<usize> {
-    match result {
-        Err(fault) if matches!(fault.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => Ok(0),
-        result => result,
+/// A full socket takes nothing, which is no error. A call that a signal interrupted is made again: nobody would say that there is room.
+fn tried(send: impl Fn() -> io::Result<usize>) -> io::Result<usize> {
+    loop {
+        match send() {
+            Err(fault) if fault.kind() == io::ErrorKind::Interrupted => {}
+            Err(fault) if fault.kind() == io::ErrorKind::WouldBlock => return Ok(0),
+            result => return result,
+        }
     }
 }
 

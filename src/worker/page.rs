@@ -3,6 +3,9 @@
 //! Runs in the worker, as a part of [`Service`]; opens no file, and reads one only as the page of an error.
 
 use super::answer::{Answered, Body, Incoming, Service, count};
+use super::choice::Choice;
+use super::fetched::Fetched;
+use super::files;
 use super::response::{Head, Persistence};
 use super::visit::Visit;
 use crate::config::{Level, Page};
@@ -11,8 +14,6 @@ use crate::ipc::lines;
 use crate::proto::status::{Reject, Status};
 use crate::site::plan::{self, Plan};
 use crate::site::{error_page, look, status_page};
-use crate::sys::file::Opened;
-use std::rc::Rc;
 
 impl Service {
     /// Answers bytes that are no acceptable request; the connection ends.
@@ -36,12 +37,14 @@ impl Service {
         let mut page = std::mem::take(&mut self.page);
         page.clear();
         error_page::render(status, &mut page);
+        let (chosen, encoded) = self.encoded_page(incoming, site, status, &page);
+        let body = encoded.as_deref().unwrap_or(&page);
         let mut head = Head::begin(&mut self.out, status, &self.server, &self.clock);
         for (name, value) in fields {
             head = head.field(name, value);
         }
-        head.page(&look::MESSAGE, count(&page)).end(incoming.persistence);
-        let answered = self.finish(incoming, site, status, Body::Bytes(&page));
+        head.encoded(chosen.coding).vary(chosen.varies).page(&look::MESSAGE, count(body)).end(incoming.persistence);
+        let answered = self.finish(incoming, site, status, Body::Bytes(body));
         self.page = page;
         answered
     }
@@ -100,22 +103,28 @@ impl Service {
     }
 
     /// A file as the page of an error, with the error's status.
-    pub(super) fn error_file(&mut self, incoming: &Incoming<'_>, site: usize, plan: &Plan, status: Status, opened: Opened) -> Answered {
-        match self.read(incoming, site, plan, opened) {
-            Err(answered) => answered,
-            Ok(file) => {
-                let head = Head::begin(&mut self.out, status, &self.server, &self.clock);
-                // RFC 9110, 15.5.6: a 405 says which methods there are.
-                let head = if status == Status::METHOD_NOT_ALLOWED { head.field("Allow", plan::ALLOW.as_bytes()) } else { head };
-                let head = match plan.retry_after() {
-                    Some(seconds) => head.number("Retry-After", seconds),
-                    None => head,
-                };
-                head.field("Content-Type", &file.content_type).number("Content-Length", file.length()).end(incoming.persistence);
-                let length = file.length();
-                self.finish(incoming, site, status, Body::File { file: Rc::new(file), offset: 0, length })
-            }
-        }
+    pub(super) fn error_file(&mut self, incoming: &Incoming<'_>, site: usize, plan: &Plan, status: Status, fetched: Fetched) -> Answered {
+        let file = match self.fetched(incoming, site, plan, &files::key(plan.lookup()), fetched) {
+            Ok(file) => file,
+            Err(answered) => return answered,
+        };
+        let Choice { file, varies, making } = self.choose(incoming, site, &file, &[]);
+        let head = Head::begin(&mut self.out, status, &self.server, &self.clock);
+        // RFC 9110, 15.5.6: a 405 says which methods there are.
+        let head = if status == Status::METHOD_NOT_ALLOWED { head.field("Allow", plan::ALLOW.as_bytes()) } else { head };
+        let head = match plan.retry_after() {
+            Some(seconds) => head.number("Retry-After", seconds),
+            None => head,
+        };
+        let head = head.field("Content-Type", &file.content_type).vary(varies);
+        let Some(making) = making else {
+            let length = file.length();
+            head.encoded(file.coding).number("Content-Length", length).end(incoming.persistence);
+            return self.finish(incoming, site, status, Body::File { file, offset: 0, length });
+        };
+        let (delimiter, incoming) = incoming.without_length();
+        head.encoded(Some(making.coding)).delimited(delimiter).end(incoming.persistence);
+        self.finish(&incoming, site, status, Body::Segments(making.segments(delimiter)))
     }
 }
 

@@ -1,13 +1,15 @@
 //! Response heads, byte for byte (RFC 9112, 4 and 6.3).
 
 use super::clock::Clock;
-use super::log::write_decimal;
 use super::segment::Delimiter;
 use super::served::Served;
+use crate::proto::coding::Coding;
 use crate::proto::date;
+use crate::proto::decimal;
 use crate::proto::status::Status;
 use crate::site::ResponseChanges;
 use crate::site::look::Look;
+use crate::site::template::STATUS;
 
 /// What the connection does after this response, as the head must say it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +41,7 @@ impl<'o> Head<'o> {
     /// is not to become a page.
     pub(super) fn begin(out: &'o mut Vec<u8>, status: Status, server: &str, clock: &Clock) -> Head<'o> {
         out.extend_from_slice(b"HTTP/1.1 ");
-        write_decimal(u64::from(status.code()), out);
+        decimal::write(u64::from(status.code()), out);
         out.push(b' ');
         out.extend_from_slice(status.reason().as_bytes());
         out.extend_from_slice(b"\r\n");
@@ -48,18 +50,22 @@ impl<'o> Head<'o> {
         head.field("Date", &clock.date).field("X-Content-Type-Options", b"nosniff")
     }
 
-    pub(super) fn field(self, name: &str, value: &[u8]) -> Head<'o> {
+    pub(super) fn field(mut self, name: &str, value: &[u8]) -> Head<'o> {
+        self.add(name, value);
+        self
+    }
+
+    pub(super) fn add(&mut self, name: &str, value: &[u8]) {
         self.out.extend_from_slice(name.as_bytes());
         self.out.extend_from_slice(b": ");
         self.out.extend_from_slice(value);
         self.out.extend_from_slice(b"\r\n");
-        self
     }
 
     pub(super) fn number(self, name: &str, value: u64) -> Head<'o> {
         self.out.extend_from_slice(name.as_bytes());
         self.out.extend_from_slice(b": ");
-        write_decimal(value, self.out);
+        decimal::write(value, self.out);
         self.out.extend_from_slice(b"\r\n");
         self
     }
@@ -81,10 +87,14 @@ impl<'o> Head<'o> {
 
     /// The same, and how the file is encoded.
     pub(super) fn of_file(self, file: &Served, weak: bool) -> Head<'o> {
-        let head = self.validators(file, weak);
-        match file.coding {
-            Some(coding) => head.field("Content-Encoding", coding.name().as_bytes()),
-            None => head,
+        self.validators(file, weak).encoded(file.coding)
+    }
+
+    /// What the content is encoded with.
+    pub(super) fn encoded(self, coding: Option<Coding>) -> Head<'o> {
+        match coding {
+            Some(coding) => self.field("Content-Encoding", coding.name().as_bytes()),
+            None => self,
         }
     }
 
@@ -125,14 +135,14 @@ pub(super) fn write_content_range(part: Option<(u64, u64)>, length: u64, out: &m
     out.extend_from_slice(b"Content-Range: bytes ");
     match part {
         Some((first, last)) => {
-            write_decimal(first, out);
+            decimal::write(first, out);
             out.push(b'-');
-            write_decimal(last, out);
+            decimal::write(last, out);
         }
         None => out.push(b'*'),
     }
     out.push(b'/');
-    write_decimal(length, out);
+    decimal::write(length, out);
     out.extend_from_slice(b"\r\n");
 }
 
@@ -140,10 +150,14 @@ pub(super) fn write_content_range(part: Option<(u64, u64)>, length: u64, out: &m
 /// empty value removes it.
 pub(super) fn change(out: &mut Vec<u8>, start: usize, changes: &ResponseChanges, clock: &Clock) {
     let head = out.split_off(start);
-    let expires = changes.expires.map(|age| {
+    // `HTTP/1.1 200 OK`: now it is known.
+    let status = head.get(9..12).unwrap_or_default();
+    // Of what was found only: whoever can provoke an error would have caches keep it for everybody (RFC 9111, 3).
+    let keeps = matches!(status.first(), Some(b'2' | b'3'));
+    let expires = changes.expires.filter(|_| keeps).map(|age| {
         let seconds = i64::try_from(age.as_secs()).unwrap_or(i64::MAX);
         let date = date::imf_fixdate(clock.unix.saturating_add(seconds)).to_vec();
-        [("expires", date), ("cache-control", format!("max-age={}", age.as_secs()).into_bytes())]
+        [("Expires", date), ("Cache-Control", format!("max-age={}", age.as_secs()).into_bytes())]
     });
     let set = |name: &str| changes.headers.iter().any(|(set, _)| set.eq_ignore_ascii_case(name));
     let expires: Vec<(&str, Vec<u8>)> = expires.into_iter().flatten().filter(|(name, _)| !set(name)).collect();
@@ -164,7 +178,10 @@ pub(super) fn change(out: &mut Vec<u8>, start: usize, changes: &ResponseChanges,
     let mut head = Head { out };
     for (name, value) in changed.chain(expires.iter().map(|(name, value)| (*name, value.as_slice()))).filter(|(_, value)| !value.is_empty())
     {
-        head = head.field(name, value);
+        head = match value.contains(&STATUS) {
+            true => head.field(name, &with_status(value, status)),
+            false => head.field(name, value),
+        };
     }
     head.out.extend_from_slice(b"\r\n");
 }
@@ -176,6 +193,11 @@ pub(super) fn end(out: &mut Vec<u8>, varies: bool, persistence: Persistence) {
     }
     out.extend_from_slice(persistence.line());
     out.extend_from_slice(b"\r\n");
+}
+
+/// A value with the status where it was left open.
+fn with_status(value: &[u8], status: &[u8]) -> Vec<u8> {
+    value.split(|byte| *byte == STATUS).collect::<Vec<_>>().join(status)
 }
 
 /// A rule's `Vary` with ours: without it a cache would give one form of an answer to who asked for another.

@@ -3,10 +3,11 @@
 //! Runs in the worker; makes no system call. A stream is asked for more only when everything it gave before is sent, so that a
 //! slow client holds one piece of it.
 
+use super::disk::Question;
 use super::pace::Pace;
 use super::served::{Content, Served};
 use super::visit::Line;
-use crate::ipc::disk::WARM_MAX;
+use crate::ipc::disk::{Outcome, WARM_MAX};
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -24,6 +25,19 @@ pub(super) trait Produce {
     /// Bytes it holds in memory, about: slow clients are dropped when all of them hold too much.
     fn memory(&self) -> usize {
         0
+    }
+
+    /// What `files` has to be asked before it goes on, after [`Produced::Wait`].
+    fn wants(&self) -> Option<Question> {
+        None
+    }
+
+    /// Takes the answer.
+    fn bring(&mut self, _outcome: Outcome) {}
+
+    /// `files` is not asked; whether it goes on all the same.
+    fn go_on_without(&mut self) -> bool {
+        false
     }
 }
 
@@ -152,6 +166,23 @@ impl Rest {
         if let Some((_, offset, length)) = self.unknown() {
             self.known = offset.saturating_add(length);
         }
+    }
+
+    /// What the producer of what comes next waits for.
+    pub(super) fn wants(&self) -> Option<Question> {
+        if let Segment::Stream(stream) = &self.current { stream.producer.wants() } else { None }
+    }
+
+    /// What came of that, or of [`Rest::unknown`].
+    pub(super) fn bring(&mut self, outcome: Outcome) {
+        match &mut self.current {
+            Segment::Stream(stream) => stream.producer.bring(outcome),
+            Segment::File { .. } | Segment::Bytes { .. } => self.know(),
+        }
+    }
+
+    pub(super) fn go_on_without(&mut self) -> bool {
+        if let Segment::Stream(stream) = &mut self.current { stream.producer.go_on_without() } else { false }
     }
 
     /// Whether something follows the current segment at once.

@@ -3,7 +3,9 @@
 //! Runs in the worker; makes no system call but to ask whether a file is in memory. Forms live and die with the file that they are forms of, so that a changed file never
 //! has another's.
 
+use super::standing::Standing;
 use crate::proto::coding::Coding;
+use crate::site::form;
 use crate::site::lookup::Lookup;
 use crate::sys::file::Stat;
 use crate::sys::page_cache::{self, Residence};
@@ -34,6 +36,8 @@ pub(super) struct Served {
     pub(super) variants: Variants,
     /// Of one that is not held in memory: how it is read ahead.
     pub(super) ahead: Option<Ahead>,
+    /// Where it stands, if it need not be looked up to be believed.
+    pub(super) standing: RefCell<Option<Standing>>,
 }
 
 /// Where a large file stands, and how much of it the kernel had in memory lately.
@@ -105,7 +109,7 @@ impl Served {
 
     /// Whether it may be encoded on the fly.
     pub(super) fn may_be_encoded(&self) -> bool {
-        self.compresses && self.coding.is_none() && (ORIGINAL_MIN..=ORIGINAL_MAX).contains(&self.length())
+        self.compresses && self.coding.is_none() && form::is_worth_making(self.length())
     }
 
     #[cfg(test)]
@@ -124,6 +128,7 @@ impl Served {
             coded_already: false,
             variants: Variants::default(),
             ahead: None,
+            standing: RefCell::default(),
         }
     }
 }
@@ -133,6 +138,8 @@ impl Served {
 pub(super) struct Variants {
     /// When siblings were last looked for, in monotonic milliseconds.
     looked: Cell<Option<u64>>,
+    /// Something stood there that is none, or may not be had: that may change by itself.
+    others: Cell<bool>,
     siblings: RefCell<[Option<Kept>; Coding::ALL.len()]>,
     made: RefCell<[Made; Coding::ALL.len()]>,
 }
@@ -170,13 +177,27 @@ pub(super) struct Budget {
 pub(super) struct Slot(Rc<Budget>);
 
 impl Variants {
-    /// Whether siblings were looked for since that moment.
-    pub(super) fn looked_since(&self, moment: u64) -> bool {
-        self.looked.get().is_some_and(|looked| looked >= moment)
+    /// Whether siblings were looked for less than `age` ago.
+    pub(super) fn looked_within(&self, now: u64, age: u64) -> bool {
+        self.looked.get().is_some_and(|looked| now.saturating_sub(looked) < age)
+    }
+
+    /// Whether siblings were looked for, and where there is none now none comes without a change of names.
+    pub(super) fn is_explored(&self) -> bool {
+        self.looked.get().is_some() && !self.others.get()
+    }
+
+    pub(super) fn note_other(&self) {
+        self.others.set(true);
+    }
+
+    pub(super) fn forget_look(&self) {
+        self.looked.set(None);
     }
 
     pub(super) fn note_looked(&self, now: u64) {
         self.looked.set(Some(now));
+        self.others.set(false);
     }
 
     pub(super) fn sibling(&self, coding: Coding) -> Option<Rc<Served>> {
@@ -281,11 +302,6 @@ impl Drop for Slot {
 fn weight(file: &Served) -> (usize, usize) {
     (file.memory(), usize::from(matches!(file.content, Content::Open(_))))
 }
-
-/// Sizes of files that are encoded on the fly. What is smaller fits one segment of TCP anyway; what is larger would keep the
-/// processor busy for as long as a client keeps asking, and should have a sibling.
-pub(super) const ORIGINAL_MIN: u64 = 1024;
-pub(super) const ORIGINAL_MAX: u64 = 10 * 1024 * 1024;
 
 /// Largest form that is kept when it was made, so that it is made once.
 pub(super) const MADE_MAX: usize = 2 * 1024 * 1024;

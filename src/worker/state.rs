@@ -15,6 +15,8 @@ pub(super) enum Waiting {
     Room,
     /// The disk.
     Disk,
+    /// A backend.
+    Backend,
     /// The client's end, after ours.
     End,
 }
@@ -25,7 +27,7 @@ impl Waiting {
         match self {
             Waiting::Head | Waiting::Body => Gauge::Reading,
             Waiting::Request => Gauge::Idle,
-            Waiting::Room | Waiting::Disk | Waiting::End => Gauge::Writing,
+            Waiting::Room | Waiting::Disk | Waiting::Backend | Waiting::End => Gauge::Writing,
         }
     }
 }

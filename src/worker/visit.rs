@@ -14,13 +14,19 @@ pub(super) struct Visit {
     /// Whether a proxy asks for it, and how it came there.
     pub(super) forwarded: bool,
     pub(super) scheme: Scheme,
+    /// The proxy that is the peer, where its word for that is believed.
+    pub(super) proxy: Option<IpAddr>,
     /// Which sites answer where the connection came in, and the port there.
     pub(super) door: Door,
     pub(super) port: u16,
-    /// Tells this request from all others of the service.
-    pub(super) id: u64,
+    /// The address that it came to, where that is known.
+    pub(super) local: Option<IpAddr>,
+    /// Tells this request from all others: in the upper half what the process drew when it started, so that none before had it either.
+    pub(super) id: u128,
     /// When its first byte came, in monotonic milliseconds.
     pub(super) began: u64,
+    /// The same in microseconds, where an access line says how long it took.
+    pub(super) began_us: u64,
 }
 
 impl Visit {
@@ -46,7 +52,18 @@ pub(super) struct Line {
 impl Line {
     pub(super) fn for_tests() -> Line {
         let client = std::net::Ipv4Addr::LOCALHOST.into();
-        let visit = Visit { client, forwarded: false, scheme: Scheme::Http, door: Door::default(), port: 0, id: 0, began: 0 };
+        let visit = Visit {
+            client,
+            forwarded: false,
+            scheme: Scheme::Http,
+            proxy: None,
+            door: Door::default(),
+            port: 0,
+            local: None,
+            id: 0,
+            began: 0,
+            began_us: 0,
+        };
         Line { head: Vec::new(), site: 0, visit, status: Status::OK }
     }
 }

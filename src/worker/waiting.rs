@@ -3,7 +3,7 @@
 //! Runs in the worker, as a part of [`Service`]; what it reads is in memory.
 
 use super::answer::{Incoming, Service};
-use super::disk::{Ahead, LATE, Looked, Question, Told};
+use super::disk::{Ahead, LATE, Looked, Question, Refusal, Told};
 use super::files::{self, Manner};
 use super::served::Served;
 use crate::config::Level;
@@ -24,7 +24,7 @@ impl Service {
                 return Looked::Unavailable;
             }
             Some(Told::Answer(Outcome::Warm | Outcome::Changed, _)) => (self.files.find(lookup), true),
-            Some(Told::Answer(outcome, opened)) => (Some(self.files.told(lookup, outcome, opened)), true),
+            Some(Told::Answer(outcome, mut opened)) => (Some(self.files.told(lookup, outcome, opened.pop())), true),
             None => (self.files.find(lookup), false),
         };
         let Some((answer, fault)) = found else {
@@ -49,13 +49,16 @@ impl Service {
             return None;
         }
         let length = u32::try_from(stat.size).ok().filter(|length| *length > 0)?;
-        // Where the file system cannot say, it is one of local disks: read as it is, with the wait that this may mean.
-        (page_cache::residence(&opened.file, 0, stat.size) == Residence::Disk).then_some(Act::Warm {
-            device: stat.device,
-            inode: stat.inode,
-            offset: 0,
-            length,
-        })
+        let act = Act::Warm { device: stat.device, inode: stat.inode, offset: 0, length };
+        self.is_cold(lookup, opened).then_some(act)
+    }
+
+    /// Whether a small file would have to be read from a disk. Where the file system cannot say, it is one of local disks: read as it is, with
+    /// the wait that this may mean.
+    pub(super) fn is_cold(&self, lookup: Lookup<'_>, opened: &Opened) -> bool {
+        opened.stat.size <= BEGINNING
+            && self.files.manner(lookup) != Manner::Blocking
+            && page_cache::residence(&opened.file, 0, opened.stat.size) == Residence::Disk
     }
 
     /// Whether the cache holds this file as it is.
@@ -76,23 +79,38 @@ impl Service {
             Ok(id) => Ahead::Waits(id),
             Err(_) if !ahead.is_remote => Ahead::Direct,
             Err(refusal) => {
-                self.say_cut(file, refusal.why());
+                self.say_cut(ahead.root, &ahead.path, refusal.why());
+                Ahead::Unavailable
+            }
+        }
+    }
+
+    /// Asks for what content that is made waits for; `goes_on` says whether it can be made all the same.
+    pub(super) fn ask_for_more(&mut self, question: Question, goes_on: impl FnOnce() -> bool) -> Ahead {
+        match self.disk.ask(question.clone(), self.clock.now) {
+            Ok(id) => Ahead::Waits(id),
+            Err(_) if goes_on() => Ahead::Direct,
+            Err(refusal) => {
+                self.say_cut(question.root, &question.path, refusal.why());
                 Ahead::Unavailable
             }
         }
     }
 
     /// Says that a transfer is cut, and why.
-    pub(super) fn say_cut(&mut self, file: &Served, why: &str) {
-        if let Some(ahead) = &file.ahead {
-            let lookup = Lookup { root: RootRef(usize::from(ahead.root)), path: &ahead.path };
-            self.log.error(Level::Error, &format!("read {}: {why}; the transfer is cut", self.files.name(lookup)));
-        }
+    pub(super) fn say_cut(&mut self, root: u16, path: &[u8], why: &str) {
+        let lookup = Lookup { root: RootRef(usize::from(root)), path };
+        self.log.error(Level::Error, &format!("read {}: {why}; the transfer is cut", self.files.name(lookup)));
+    }
+
+    /// Asks for what a look-up leads to.
+    pub(super) fn ask_of(&mut self, lookup: Lookup<'_>, act: Act) -> Result<u32, Refusal> {
+        let question = Question { root: u16::try_from(lookup.root.0).unwrap_or(u16::MAX), path: lookup.path.into(), act };
+        self.disk.ask(question, self.clock.now)
     }
 
     fn ask(&mut self, incoming: &Incoming<'_>, site: usize, lookup: Lookup<'_>, act: Act) -> Looked {
-        let question = Question { root: u16::try_from(lookup.root.0).unwrap_or(u16::MAX), path: lookup.path.into(), act };
-        match self.disk.ask(question, self.clock.now) {
+        match self.ask_of(lookup, act) {
             Ok(id) => Looked::Waits(id),
             Err(refusal) => {
                 let fault = format!("open {}: {}", self.files.name(lookup), refusal.why());

@@ -9,6 +9,7 @@ import statistics
 import subprocess
 import time
 
+from fastcgi import SPEAKERS, started
 from groups import NoGroup, pss_kib
 from servers import CLIENT_CPU, MANY, PROJECT, SIZES, Server, tool
 
@@ -50,6 +51,13 @@ for count in (5, 500):
             THROUGHPUT[row.name] = row
 THROUGHPUT["10000-files"] = Row("10000-files", f"{MANY:,} files of 1 KiB, keep-alive", "/", arguments=["-s", "MANY"], share=0.3, wanted=1.6)
 
+PHP = {
+    "php-small": Row("php-small", "PHP, 12 B, keep-alive", "/small.php", 16, share=0.1, wanted=1.3),
+    "php-19k": Row("php-19k", "PHP, 19 KiB, keep-alive", "/19k.php", 16, share=0.1, wanted=1.1),
+    "php-65k": Row("php-65k", "PHP, 65 KiB, keep-alive", "/65k.php", 16, share=0.1, wanted=1.1),
+}
+THROUGHPUT |= PHP
+
 SPECIAL = {
     "idle-5000": "memory per idle connection, 5,000 of them",
     "idle-10000": "memory per idle connection, 10,000 of them",
@@ -57,6 +65,8 @@ SPECIAL = {
     "two-workers-keep": "two workers against one, 1 KiB, keep-alive",
     "two-workers-close": "two workers against one, 1 KiB, new connection each",
     "classic": "ab and siege as people type them: no failed request",
+    "php-upload": "an upload of 10 MB to PHP",
+    "php-crowd": "static files beside 1,000 requests to a PHP pool of 10",
     "start": "memory idle and time to the first answer",
 }
 
@@ -104,12 +114,14 @@ def latency(server, row, seconds, scratch):
 
 def throughput(names, rows, rounds, seconds, files, kind, scratch, with_latency):
     with contextlib.ExitStack() as stack:
-        servers = [stack.enter_context(Server(name, 1, files, kind)) for name in names]
+        php = any(row.name in PHP for row in rows)
+        servers = [stack.enter_context(started(name, files, kind) if php else Server(name, 1, files, kind)) for name in names]
         for server in servers:
             server.sent = 1
         results = {}
         for row in rows:
             there = [server for server in servers if server.name != "responder" or row.name in RESPONDER_ROWS]
+            there = [server for server in there if server.name in SPEAKERS or row.name not in PHP]
             for server in there:
                 results[row.name, server.name] = []
                 server.sent += load(server, row, 1, scratch)["requests"]
@@ -158,14 +170,20 @@ def idle(names, files, count):
 
 
 def slow_readers(names, files, kind, rounds, seconds, scratch):
-    """p50 and p99 in milliseconds of one client that asks for 1 KiB again and again while 500 others read 1.8 MB slowly."""
+    """p50 and p99 in milliseconds of one client that asks for 1 KiB again and again while 500 others read 1.8 MB slowly.
+
+    The responder has no large file: the others read from the first of the servers then, and what is measured is what the machine itself
+    makes of them."""
     row = Row("fast", "", "/1k.bin", connections=1)
     times = {name: [] for name in names}
+    first = next(name for name in names if name != "responder")
     for _ in range(rounds):
         for name in names:
-            with Server(name, 1, files, kind) as server:
+            with contextlib.ExitStack() as stack:
+                server = stack.enter_context(Server(name, 1, files, kind))
+                read = stack.enter_context(Server(first, 1, files, kind)) if name == "responder" else server
                 slow = subprocess.Popen(
-                    ["taskset", "-c", str(CLIENT_CPU), str(tool()), "slow", str(server.port), "/1800k.bin", "500"], stdout=subprocess.PIPE
+                    ["taskset", "-c", str(CLIENT_CPU), str(tool()), "slow", str(read.port), "/1800k.bin", "500"], stdout=subprocess.PIPE
                 )
                 try:
                     slow.stdout.readline()

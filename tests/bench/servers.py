@@ -51,6 +51,9 @@ def free_port():
 class Server:
     """One server of one kind, running; `with` ends it."""
 
+    # The socket of PHP-FPM, where there is one: then *.php goes there.
+    pool = None
+
     def __init__(self, name, workers, files, kind_of_group, cpus=(SERVER_CPU,)):
         self.name = name
         self.port = free_port()
@@ -128,6 +131,19 @@ def nginx(server, workers, files, log=""):
     home = server.home
     # nginx allots memory for all connections at start. Memory is measured with Debian's number, which favours nginx.
     connections = 16384 if workers == 1 else 768
+    # Connections are kept, and buffers hold the answers: without, those of 65 KiB would go through a file.
+    upstream = f"upstream php {{ server unix:{server.pool}; keepalive 16; }}" if server.pool else ""
+    php = (
+        """location ~ \\.php$ {
+            include /etc/nginx/fastcgi_params;
+            fastcgi_param SCRIPT_FILENAME $document_root$fastcgi_script_name;
+            fastcgi_pass php;
+            fastcgi_keep_conn on;
+            fastcgi_buffers 16 16k;
+        }"""
+        if server.pool
+        else ""
+    )
     (home / "nginx.conf").write_text(
         f"""
 user www-data;
@@ -152,9 +168,12 @@ http {{
     fastcgi_temp_path {home}/fastcgi;
     uwsgi_temp_path {home}/uwsgi;
     scgi_temp_path {home}/scgi;
+    client_max_body_size 16m;
+    {upstream}
     server {{
         listen 127.0.0.1:{server.port} backlog=4096;
         root {files};
+        {php}
     }}
 }}
 """
@@ -174,9 +193,11 @@ def lighttpd(server, workers, files):
     for path in (log, home / "error.log"):
         path.touch()
         shutil.chown(path, "www-data")
+    php = f'server.modules += ( "mod_fastcgi" )\nfastcgi.server = ( ".php" => (( "socket" => "{server.pool}" )) )' if server.pool else ""
     (home / "lighttpd.conf").write_text(
         f"""
 server.modules = ( "mod_accesslog" )
+{php}
 server.document-root = "{files}"
 server.bind = "127.0.0.1"
 server.port = {server.port}
@@ -259,6 +280,9 @@ DocumentRoot {files}
 def anchorite(server, workers, files, binary="target/release/anchorite"):
     home = server.home
     path = home / "anchorite.toml"
+    # As many are kept as nginx keeps.
+    backend = f'[backend.php]\ntype = "fastcgi"\naddress = ["unix:{server.pool}"]\nkeep = 16\nqueue = 4096' if server.pool else ""
+    rule = '[[site.rule]]\npath = "*.php"\nbackend = "php"' if server.pool else ""
     path.write_text(
         f"""
 [server]
@@ -277,9 +301,12 @@ error = "{home}/error.log"
 keepalive_requests = 100000000
 keepalive_timeout = "65s"
 
+{backend}
+
 [[site]]
 name = [""]
 root = "{files}"
+{rule}
 """
     )
     return [str(PROJECT / binary), "run", "-c", str(path)]

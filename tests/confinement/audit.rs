@@ -14,7 +14,7 @@ fn audit(arguments: &[&str]) -> std::process::Output {
 }
 
 /// The rows of a service.
-fn rows(server: &Server) -> Vec<Value> {
+pub(crate) fn rows(server: &Server) -> Vec<Value> {
     let output = audit(&["--json"]);
     let report: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"));
     let rows = report["processes"].as_array().unwrap();

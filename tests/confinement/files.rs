@@ -2,7 +2,7 @@
 
 use crate::hijack::{Hijacked, number};
 use crate::hijacked::Target;
-use crate::support::{PATIENCE, is_alive, needs_root, signal, status_field, wait_until};
+use crate::support::{Configuration, PATIENCE, Root, Server, is_alive, needs_root, signal, status_field, wait_until};
 use crate::syscall::Outcome;
 use nix::libc;
 use nix::sys::signal::Signal;
@@ -12,6 +12,9 @@ use std::time::Duration;
 
 const PARENT_CHANNEL: u64 = 3;
 
+/// More than any answer has.
+const ANSWER_MAX: usize = 100_000;
+
 /// At which a worker has its channel to `files`.
 const FILES_CHANNEL: u64 = 7;
 
@@ -19,6 +22,25 @@ fn write(pid: i32, channel: u64, packet: &[u8]) -> Outcome {
     let mut process = Hijacked::take(pid);
     let address = process.place(packet);
     process.call(libc::SYS_write, [channel, address, u64::try_from(packet.len()).unwrap(), 0, 0, 0])
+}
+
+/// What `files` answers to a question of a worker.
+fn answer(worker: &mut Hijacked, packet: &[u8]) -> Vec<u8> {
+    let address = worker.place(packet);
+    let length = packet.len().try_into().unwrap();
+    assert_eq!(worker.call(libc::SYS_write, [FILES_CHANNEL, address, length, 0, 0, 0]), Outcome::Returned(length.cast_signed()));
+    let (data, space) = (worker.place(&[0; ANSWER_MAX]), ANSWER_MAX as u64);
+    let part = worker.place(&[data, space].map(u64::to_ne_bytes).concat());
+    let head = worker.place(&[0, 0, part, 1, 0, 0, 0].map(u64::to_ne_bytes).concat());
+    let mut outcome = Outcome::Returned(0);
+    let came = wait_until(PATIENCE, || {
+        outcome = worker.call(libc::SYS_recvmsg, [FILES_CHANNEL, head, number(libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC), 0, 0, 0]);
+        outcome != Outcome::Returned(-i64::from(libc::EAGAIN))
+    });
+    match outcome {
+        Outcome::Returned(length @ 1..) if came.is_some() => worker.read(data, usize::try_from(length).unwrap()),
+        other => panic!("{other:?}"),
+    }
 }
 
 /// A request to open, for as long as anyone may wait.
@@ -37,7 +59,11 @@ fn m01_m02_m03_m04_what_files_may_not_be_asked_ends_its_sender() {
     needs_root!();
     let packets = [
         ("unknown tag 0", [&[0u8][..], &open(0, b"a")[1..]].concat()),
-        ("unknown tag 3", [&[3u8][..], &open(0, b"a")[1..]].concat()),
+        ("unknown tag 6", [&[6u8][..], &open(0, b"a")[1..]].concat()),
+        ("a list beneath a root that is none", [&[3u8][..], &open(1, b"a")[1..]].concat()),
+        ("a list of what leads up", [&[3u8][..], &open(0, b"..")[1..]].concat()),
+        ("a list that goes on nowhere", [&[4u8][..], &open(0, b"")[1..]].concat()),
+        ("what stands beside what leads up", [&[5u8][..], &open(0, b"../a")[1..]].concat()),
         ("nothing but a tag", vec![1]),
         ("cut before its path", open(0, b"")[..14].to_vec()),
         ("a root that is none", open(1, b"a")),
@@ -67,6 +93,34 @@ fn m01_m02_m03_m04_what_files_may_not_be_asked_ends_its_sender() {
     assert_eq!(errors.matches("asked files what it may not; it is ended").count(), packets.len(), "{errors}");
 }
 
+/// A site that lists gives no worker the names in the roots of others.
+#[test]
+fn m04_names_are_told_only_of_roots_that_a_site_lists() {
+    needs_root!();
+    let (root, other) = (Root::with_index(), Root::with_index());
+    let rules = "name = [\"c\"]\n[[site.rule]]\npath = \"/x/*\"\nlisting = true";
+    let configuration = Configuration::of(&root.path()).site(&other.path(), "name = [\"b\"]\nlisting = true").site(&other.path(), rules);
+    let server = Server::run(&configuration.server_also("workers = 1"));
+    crate::wait_for_listeners(&server);
+    let (workers, files) = (server.workers(), server.files());
+    let mut worker = Hijacked::take(workers[0]);
+    let begins = |root: u16| [&[3u8][..], &open(root, b"")[1..]].concat();
+    let goes_on = |root: u16| [&[4u8][..], &9u32.to_le_bytes(), &u64::MAX.to_le_bytes(), &root.to_le_bytes(), &[0; 24]].concat();
+    let refused = [&[7u8][..], &9u32.to_le_bytes(), &u16::try_from(libc::EACCES).unwrap().to_le_bytes()].concat();
+    for packet in [begins(0), goes_on(0)] {
+        assert_eq!(answer(&mut worker, &packet), refused);
+    }
+    for root in [1, 2] {
+        let told = answer(&mut worker, &begins(root));
+        assert!(told[0] == 10 && told.windows(10).any(|name| name == b"index.html"), "{told:?}");
+        // Another directory than it began in, which is looked at first.
+        assert_eq!(answer(&mut worker, &goes_on(root))[0], 9);
+    }
+    drop(worker);
+    server.must_be_well(&workers, "after questions for names");
+    assert_eq!(server.files(), files);
+}
+
 /// Well-formed nonsense costs nobody anything: what is not there, a file that is another, and a moment that has passed.
 #[test]
 fn m03_well_formed_questions_harm_nobody() {
@@ -75,6 +129,8 @@ fn m03_well_formed_questions_harm_nobody() {
     let files = target.server.files();
     let mut worker = Hijacked::take(target.workers[0]);
     let mut packets = vec![open(0, b""), open(0, b"none"), open(0, &[b'x'; 4095]), warm(1 << 20)];
+    let from = |offset: u64| [&[4u8][..], &open(0, b"")[1..], &[0; 16], &offset.to_le_bytes()].concat();
+    packets.extend([[&[3u8][..], &open(0, b"")[1..]].concat(), from(0), from(u64::MAX), [&[5u8][..], &open(0, b"none")[1..]].concat()]);
     packets.push([&[1u8][..], &9u32.to_le_bytes(), &0u64.to_le_bytes(), &0u16.to_le_bytes(), b"index.html"].concat());
     for packet in packets {
         let address = worker.place(&packet);

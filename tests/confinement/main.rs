@@ -20,6 +20,7 @@
 //! | seccomp of the roles | `seccomp::*` for the rules, `hijacked::*` for its being in force |
 //! | seccomp of the parent | `seccomp::parent_*`, `proc_facts::parent_has_the_capabilities_and_the_filter_of_its_policy` |
 //! | capabilities of the parent | `proc_facts::parent_has_the_capabilities_and_the_filter_of_its_policy` |
+//! | what programs of backends get | `spawn::*` |
 //! | the proof at every start | `steps::a_proof_that_gets_out_stops_the_start` |
 //! | the parent's look into `/proc` | `steps::landlock_and_seccomp` (the list, lost where it serves) |
 //! | message checks | `messages::*` |
@@ -39,6 +40,10 @@
 mod support;
 
 #[cfg(target_arch = "x86_64")]
+#[path = "../support/fastcgi.rs"]
+#[allow(dead_code, reason = "each test binary uses its own part of it")]
+mod fastcgi;
+#[cfg(target_arch = "x86_64")]
 #[path = "../support/hijack.rs"]
 mod hijack;
 #[cfg(target_arch = "x86_64")]
@@ -51,6 +56,9 @@ mod tamper;
 #[cfg(target_arch = "x86_64")]
 mod allow_missing;
 mod audit;
+mod cgi;
+#[cfg(target_arch = "x86_64")]
+mod connect;
 #[cfg(target_arch = "x86_64")]
 mod files;
 #[cfg(target_arch = "x86_64")]
@@ -63,6 +71,11 @@ mod proc_facts;
 mod refusals;
 #[cfg(target_arch = "x86_64")]
 mod seccomp;
+#[cfg(target_arch = "x86_64")]
+mod shortages;
+mod spawn;
+#[cfg(target_arch = "x86_64")]
+mod spool;
 #[cfg(target_arch = "x86_64")]
 mod steps;
 

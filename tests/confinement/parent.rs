@@ -35,8 +35,8 @@ fn o18_a_load_of_requests_moves_it_to_no_call() {
     tracer.wait().unwrap();
     let text = fs::read_to_string(&trace).unwrap();
     assert!(text.contains("accept4("), "{text}");
-    // Of itself it looks at the directories every two seconds, and it answers that one order.
-    let most = 500 + 5 * usize::try_from(begin.elapsed().as_secs()).unwrap();
+    // Of itself it looks at the directories and at what /proc says of its processes every two seconds, and it answers that one order.
+    let most = 500 + 20 * usize::try_from(begin.elapsed().as_secs()).unwrap();
     assert!(text.lines().count() < most, "{} calls: {}", text.lines().count(), text.lines().take(50).collect::<String>());
     for call in ["execve(", "clone", "openat(", "connect(", "sendfile("] {
         let lines: Vec<&str> = text.lines().filter(|line| line.starts_with(call) && !line.contains("/proc/")).collect();

@@ -16,7 +16,7 @@ enum Verdict {
     Dies,
 }
 
-const CONFINED: [Role; 3] = [Role::Worker, Role::Log, Role::Files];
+const CONFINED: [Role; 6] = [Role::Worker, Role::Log, Role::Files, Role::Connect, Role::ConnectTcp, Role::Spool];
 const ZEROS: [u64; 6] = [0; 6];
 const ONES: [u64; 6] = [u64::MAX; 6];
 const X32: i64 = 0x4000_0000;
@@ -62,6 +62,21 @@ fn files_every_number_that_is_in_no_rule_dies() {
 }
 
 #[test]
+fn connect_every_number_that_is_in_no_rule_dies() {
+    every_number(Role::Connect);
+}
+
+#[test]
+fn connect_tcp_every_number_that_is_in_no_rule_dies() {
+    every_number(Role::ConnectTcp);
+}
+
+#[test]
+fn spool_every_number_that_is_in_no_rule_dies() {
+    every_number(Role::Spool);
+}
+
+#[test]
 fn x32_forms_die_whatever_their_number() {
     for role in CONFINED {
         for number in (0..=LAST).chain(512..548) {
@@ -83,11 +98,13 @@ fn int_80_dies_whatever_its_number() {
 }
 
 #[test]
-fn parent_denied_calls_are_answered_with_eperm() {
-    for call in Policy::of(Role::Parent).deny {
-        // All ones: no denied call does anything with them, should the filter fail to hold.
-        let outcome = attempt(&filters(Role::Parent), Entry::Native, number(call.name), ONES);
-        assert_eq!(outcome, EPERM, "{}", call.name);
+fn parent_and_spawn_denied_calls_are_answered_with_eperm() {
+    for role in [Role::Parent, Role::Spawn] {
+        for call in Policy::of(role).deny {
+            // All ones: no denied call does anything with them, should the filter fail to hold.
+            let outcome = attempt(&filters(role), Entry::Native, number(call.name), ONES);
+            assert_eq!(outcome, EPERM, "{role:?}: {}", call.name);
+        }
     }
 }
 
@@ -240,12 +257,13 @@ macro_rules! numbers {
 const NUMBERS: &[(&str, i64)] = numbers! {
     epoll_wait SYS_epoll_wait, epoll_ctl SYS_epoll_ctl, accept4 SYS_accept4, getsockname SYS_getsockname, recvfrom SYS_recvfrom, read SYS_read, write SYS_write,
     writev SYS_writev, sendto SYS_sendto, sendfile SYS_sendfile, shutdown SYS_shutdown, close SYS_close, recvmsg SYS_recvmsg,
-    openat2 SYS_openat2, newfstatat SYS_newfstatat, fstat SYS_fstat, pread64 SYS_pread64, readlinkat SYS_readlinkat,
+    openat2 SYS_openat2, newfstatat SYS_newfstatat, fstat SYS_fstat, pread64 SYS_pread64, pwrite64 SYS_pwrite64, readlinkat SYS_readlinkat,
     getdents64 SYS_getdents64, lseek SYS_lseek, fcntl SYS_fcntl, brk SYS_brk, mmap SYS_mmap, mprotect SYS_mprotect,
     munmap SYS_munmap, mremap SYS_mremap, madvise SYS_madvise, futex SYS_futex, getrandom SYS_getrandom,
     clock_gettime SYS_clock_gettime, rt_sigprocmask SYS_rt_sigprocmask, rt_sigreturn SYS_rt_sigreturn,
     sigaltstack SYS_sigaltstack, restart_syscall SYS_restart_syscall, exit SYS_exit, exit_group SYS_exit_group,
     openat SYS_openat, getpid SYS_getpid, gettid SYS_gettid, tgkill SYS_tgkill, rt_sigaction SYS_rt_sigaction,
+    socket SYS_socket, connect SYS_connect, getsockopt SYS_getsockopt, setsockopt SYS_setsockopt,
     prctl SYS_prctl, getcwd SYS_getcwd, readlink SYS_readlink, ioctl SYS_ioctl,
     ptrace SYS_ptrace, process_vm_readv SYS_process_vm_readv, process_vm_writev SYS_process_vm_writev, kcmp SYS_kcmp,
     pidfd_getfd SYS_pidfd_getfd, bpf SYS_bpf, perf_event_open SYS_perf_event_open, kexec_load SYS_kexec_load,
@@ -258,5 +276,9 @@ const NUMBERS: &[(&str, i64)] = numbers! {
     setdomainname SYS_setdomainname, syslog SYS_syslog, vhangup SYS_vhangup, personality SYS_personality, fstatfs SYS_fstatfs, preadv2 SYS_preadv2, sendmsg SYS_sendmsg, setitimer SYS_setitimer,
     move_pages SYS_move_pages, migrate_pages SYS_migrate_pages, mbind SYS_mbind, lookup_dcookie SYS_lookup_dcookie,
     nfsservctl SYS_nfsservctl, fanotify_init SYS_fanotify_init, iopl SYS_iopl, ioperm SYS_ioperm, modify_ldt SYS_modify_ldt,
+    mount SYS_mount, umount2 SYS_umount2, pivot_root SYS_pivot_root, chroot SYS_chroot, unshare SYS_unshare, fsopen SYS_fsopen,
+    fsconfig SYS_fsconfig, fsmount SYS_fsmount, fspick SYS_fspick, open_tree SYS_open_tree, move_mount SYS_move_mount,
+    mount_setattr SYS_mount_setattr, fanotify_mark SYS_fanotify_mark, quotactl_fd SYS_quotactl_fd,
+    process_madvise SYS_process_madvise, process_mrelease SYS_process_mrelease,
     uselib SYS_uselib, ustat SYS_ustat, sysfs SYS_sysfs, _sysctl SYS__sysctl, setns SYS_setns,
 };

@@ -124,7 +124,7 @@ const PRIVILEGES: &[Step] = &[
     step("one of the bounding set", libc::SYS_prctl, "5 bounding set", Some("capability 21 is left in the bounding set"))
         .which(option!(libc::PR_CAPBSET_DROP))
         .nth(22),
-    step("setgroups", libc::SYS_setgroups, "6 ids", Some("supplementary groups are left")).which(gives_up_all),
+    step("setgroups", libc::SYS_setgroups, "6 ids", Some("supplementary groups are [")).which(gives_up_all),
     step("setresgid", libc::SYS_setresgid, "6 ids", Some("group ids are")),
     step("setresuid", libc::SYS_setresuid, "6 ids", Some("user ids are")).which(gives_up),
 ];

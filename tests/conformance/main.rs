@@ -15,6 +15,7 @@ mod grammar;
 mod mutation;
 mod over_sockets;
 mod parser;
+mod probes;
 mod seeds;
 
 /// Whether what takes minutes is run too: `tests/run --all`.

@@ -3,6 +3,7 @@
 use crate::support::{Client, Configuration, PATIENCE, Root, Server, needs_root, own_network, request, signal, wait_until};
 use nix::sys::signal::Signal;
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 /// In a network of its own, on every address.
 fn server(root: &Root, limits: &str) -> Server {
@@ -96,7 +97,13 @@ fn connections_of_a_dead_worker_are_not_counted_for_ever() {
     let root = Root::with_index();
     let server = server(&root, "connections_per_client = 6");
     for _ in 0..3 {
-        let mut held = some(&server, "192.0.2.1", 6);
+        // Those of the round before are given back one after the other.
+        let mut held = Vec::new();
+        let all = wait_until(PATIENCE, || {
+            held.extend(served(&server, "192.0.2.1"));
+            held.len() == 6
+        });
+        assert!(all.is_some(), "{} were let in", held.len());
         assert!(served(&server, "192.0.2.1").is_none());
         let workers = server.workers();
         signal(workers[0], Signal::SIGKILL);
@@ -160,6 +167,7 @@ fn o02_k31_a_client_whose_request_ends_a_worker_is_refused_and_others_are_not() 
         !status.contains("TracerPid:\t0\n")
     };
     assert!(wait_until(PATIENCE, || workers.iter().all(traced)).is_some(), "strace did not attach");
+    let sent = Instant::now();
     let mut victim = Client::connect_from("192.0.2.1", address(&server, "192.0.2.1"));
     victim.send(request("GET", "/", &[]));
     assert!(victim.try_response("GET").is_err());
@@ -173,11 +181,12 @@ fn o02_k31_a_client_whose_request_ends_a_worker_is_refused_and_others_are_not() 
     assert!(wait_until(PATIENCE, || server.workers().len() == 2 && server.workers() != workers).is_some());
     let lines = server.wait_for_lines("error.log", 2);
     assert!(lines.iter().any(|line| line.contains("192.0.2.1 is refused for 10 s: a worker died")), "{lines:?}");
-    assert!(served(&server, "192.0.2.1").is_none(), "refused");
+    let refused = served(&server, "192.0.2.1").is_none();
+    assert!(refused || sent.elapsed() > Duration::from_secs(10), "it is served");
     assert!(served(&server, "192.0.2.2").is_some(), "others are served");
     assert!(counter(&server, "penalty_refusals") > 0);
-    let back = wait_until(PATIENCE * 2, || served(&server, "192.0.2.1").is_some());
-    assert!(back.is_some_and(|took| took > PATIENCE / 2), "{back:?}");
+    let back = wait_until(PATIENCE, || served(&server, "192.0.2.1").is_some());
+    assert!(back.is_some() && sent.elapsed() > Duration::from_secs(9), "{back:?}");
 }
 
 #[test]

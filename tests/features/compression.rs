@@ -1,16 +1,16 @@
 //! Encoded answers: siblings beside a file, what is encoded on the fly, and what tells caches and clients of it.
 
-use crate::support::{Configuration, Response, Root, Server, wait_until};
+use crate::support::{Configuration, PATIENCE, Response, Root, Server, request, wait_until};
 use std::io::Read;
 use std::time::Duration;
 
 /// A style sheet of about this many bytes, of which no two lines are the same.
-fn css(length: usize) -> String {
+pub(crate) fn css(length: usize) -> String {
     (0..length / 25).map(|number| format!(".c{number:07} {{ margin: {}px }}\n", number % 9)).collect()
 }
 
 /// Bytes that nothing makes smaller.
-fn noise(length: usize) -> Vec<u8> {
+pub(crate) fn noise(length: usize) -> Vec<u8> {
     let mut state = 88_172_645_463_325_252_u64;
     std::iter::repeat_with(|| {
         state ^= state << 13;
@@ -29,7 +29,7 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
     out
 }
 
-fn decoded(response: &Response) -> Vec<u8> {
+pub(crate) fn decoded(response: &Response) -> Vec<u8> {
     let (body, mut out) = (response.body.as_slice(), Vec::new());
     match response.field("Content-Encoding") {
         None => return response.body.clone(),
@@ -222,6 +222,39 @@ fn r07_an_encoded_answer_has_a_weak_tag_and_no_parts() {
     }
 }
 
+/// More comes from the client while the worker has the first request still to look up.
+#[test]
+fn a_sibling_is_found_while_the_next_request_comes_in() {
+    let root = Root::with_index();
+    let server = Server::serve(&root.path());
+    let mut client = server.connect();
+    for number in 0..300 {
+        let name = format!("{number}.css");
+        root.file(&name, "plain");
+        root.file(format!("{name}.gz"), "encoded");
+        client.send(request("GET", format!("/{name}"), &["Accept-Encoding: gzip"]));
+        client.send(request("GET", "/", &[]));
+        assert_eq!(client.response("GET").must_be(&[200]).text(), "encoded", "{number}");
+        client.response("GET").must_be(&[200]);
+    }
+}
+
+/// Nothing is looked for beside a file for a client that takes only the file itself, and that is not kept for the others.
+#[test]
+fn who_takes_no_coding_hides_no_sibling_from_others() {
+    let root = Root::with_index();
+    let server = Server::serve(&root.path());
+    for number in 0..20 {
+        let name = format!("/{number}.css");
+        root.file(&name[1..], "plain");
+        root.file(format!("{}.gz", &name[1..]), "encoded");
+        for _ in 0..2 {
+            assert_eq!(server.get(&name).must_be(&[200]).text(), "plain");
+            assert_eq!(accepting(&server, &name, "gzip").text(), "encoded");
+        }
+    }
+}
+
 /// 098
 #[test]
 fn a_sibling_is_sent_as_it_is() {
@@ -306,7 +339,7 @@ fn a_sibling_that_comes_or_goes_is_noticed() {
     let server = Server::serve(&root.path());
     assert_eq!(coding(&server, "/a.css", "gzip"), "none");
     root.file("a.css.gz", "one");
-    let is = |text: &str| wait_until(Duration::from_secs(10), || accepting(&server, "/a.css", "gzip").text() == text).is_some();
+    let is = |text: &str| wait_until(PATIENCE, || accepting(&server, "/a.css", "gzip").text() == text).is_some();
     assert!(is("one"));
     root.file("a.css.gz", "two!");
     assert!(is("two!"));

@@ -25,6 +25,34 @@ fn a_file_that_may_not_be_read_is_one_line_with_path_and_reason() {
 }
 
 #[test]
+fn a_link_that_is_not_followed_is_one_line_with_its_path_and_why() {
+    let root = Root::with_index();
+    root.file("../outside/file", "x");
+    root.link("leaves", "../outside");
+    root.link("loop", "loop");
+    root.link("dangling", "nowhere");
+    let server = Server::run(&Configuration::of(&root.path()));
+    for target in ["/leaves/file", "/leaves/other", "/loop", "/dangling", "/leaves/file", "/loop"] {
+        for _ in 0..4 {
+            server.get(target).must_be(&[404]);
+        }
+    }
+    let lines = || {
+        let text = std::fs::read_to_string(server.home().join("error.log")).unwrap_or_default();
+        text.lines().filter(|line| line.contains("symbolic link")).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let about = |name: &str| lines().iter().filter(|line| line.contains(&format!("open {:?}: ", root.at(name)))).count();
+    crate::support::wait_until(crate::support::PATIENCE, || about("leaves") > 0 && about("loop") > 0);
+    // One of each worker, of which there are two.
+    for name in ["leaves", "loop"] {
+        assert!((1..=2).contains(&about(name)), "{:#?}", lines());
+    }
+    // A link to nothing is nothing.
+    assert_eq!(about("dangling"), 0, "{:#?}", lines());
+    assert!(lines().iter().any(|line| line.contains("leads out of the directory") && line.contains("127.0.0.1")), "{:#?}", lines());
+}
+
+#[test]
 fn what_is_merely_missing_is_no_error() {
     let root = Root::with_index();
     let server = Server::run(&Configuration::of(&root.path()));

@@ -1,8 +1,10 @@
 //! `anchorite explain`: offline, it says what the running server does.
 
-use crate::support::{Configuration, Launch, Root, Server, free_port, needs_root};
+use crate::support::{Client, Configuration, Launch, Root, Server, free_port, needs_root, request};
 use std::fs;
+use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
 
 /// The lines of `explain --json`.
 fn explained(server: &Server, method: &str, url: &str, fields: &[&str]) -> Vec<serde_json::Value> {
@@ -123,6 +125,77 @@ fn a_bad_target_is_explained_with_its_status() {
 }
 
 #[test]
+fn a_link_that_is_not_followed_is_named_with_its_reason() {
+    let root = Root::with_index();
+    root.file("file.txt", "x");
+    root.file("../outside/file", "x");
+    root.link("leaves", "../outside/file");
+    root.link("loop", "loop");
+    root.link("dangling", "nowhere");
+    root.link("passwd", "/etc/passwd");
+    root.link("inside", "file.txt");
+    root.link("directory", "../outside");
+    for (policy, link, path, why) in [
+        ("owner", "leaves", "leaves", "leads out of the directory"),
+        ("owner", "loop", "loop", "too many links"),
+        ("owner", "dangling", "dangling", "leads to nothing"),
+        ("owner", "directory", "directory/file", "leads out of the directory"),
+        ("never", "inside", "inside", "no symbolic link is followed"),
+        ("inside", "passwd", "passwd", "leads out of the directory"),
+        ("any", "dangling", "dangling", "leads to nothing"),
+    ] {
+        let server = Server::run(&Configuration::new().site(&root.path(), &format!("name = [\"\"]\nsymlinks = {policy:?}")));
+        server.get(&*format!("/{path}")).must_be(&[404]);
+        let told = server.order(&["explain", &format!("/{path}")]).stdout;
+        let target = fs::read_link(root.at(link)).unwrap();
+        let named = format!("finds nothing: {:?} -> {target:?}, with symlinks = \"{policy}\": ", root.at(link));
+        assert!(told.contains(&named) && told.contains(why), "{policy} {path}: {told}");
+        server.get("/none").must_be(&[404]);
+        assert!(server.order(&["explain", "/none"]).stdout.contains("finds nothing\n"));
+    }
+}
+
+#[test]
+fn what_the_jail_does_not_show_is_not_found_by_explain_either() {
+    let root = Root::with_index();
+    root.file("../shown/file", "x");
+    root.file("../not-shown/file", "x");
+    root.link("passwd", "/etc/passwd");
+    root.link("in", "index.html");
+    root.link("also", root.base().join("shown/file"));
+    root.link("relative", "../shown/file");
+    root.link("not", "../not-shown/file");
+    root.link("through", root.base().join("not-shown"));
+    let base = root.base().display();
+    let also = format!("also = [\"{base}/shown\"]");
+    let chroot = format!("{also}\nmode = \"chroot\"\nroot = \"{base}\"");
+    for (jail, cases) in [
+        (&also, &[("/passwd", 404), ("/in", 200), ("/also", 200), ("/relative", 200), ("/not", 404), ("/through/file", 404)][..]),
+        (&chroot, &[("/passwd", 404), ("/in", 200), ("/relative", 200), ("/not", 403)]),
+    ] {
+        let server = Server::run(&Configuration::new().jail(jail).site(&root.path(), "name = [\"\"]\nsymlinks = \"any\""));
+        for (target, status) in cases {
+            both_say(&server, ("GET", "a", target, &[], *status));
+        }
+    }
+}
+
+#[test]
+fn a_directory_that_cannot_be_read_is_not_listed_by_explain_either() {
+    needs_root!();
+    let root = Root::with_index();
+    root.file("closed/file", "x");
+    root.file("open/file", "x");
+    root.mode("closed", 0o711);
+    root.file("403.html", "no\n");
+    let server = Server::run(&Configuration::of(&root.path()).site_also("listing = true\nerror_pages = { 403 = \"/403.html\" }"));
+    both_say(&server, ("GET", "a", "/closed/", &[], 403));
+    both_say(&server, ("GET", "a", "/open/", &[], 200));
+    let told = server.order(&["explain", "/closed/"]).stdout;
+    assert!(told.contains("cannot list: ") && told.contains("its page is "), "{told}");
+}
+
+#[test]
 fn what_refuses_is_named() {
     needs_root!();
     let root = Root::with_index();
@@ -180,12 +253,64 @@ fn a_site_at_an_address_that_a_wider_one_covers_is_found_by_its_name() {
 }
 
 #[test]
+fn a_host_at_an_address_is_explained_as_it_is_answered_there() {
+    let root = Root::new();
+    for name in ["all", "own", "socket"] {
+        root.file(format!("{name}/index.html"), name);
+    }
+    let (port, socket) = (free_port(), root.base().join("s.sock"));
+    let user = if crate::support::is_root() { "user = \"nobody\"\ngroup = \"nogroup\"\n" } else { "" };
+    let rules = "[[site.rule]]\npath = \"/denied\"\ndeny = \"127.0.0.0/8\"\n[[site.rule]]\npath = \"/status\"\nrespond = \"status\"\n\
+                 [[site.rule]]\npath = \"/who\"\nredirect = \"/{client}\"\n";
+    let configuration = Configuration::new()
+        .server(&format!("{user}listen = [\"0.0.0.0:{port}\"]"))
+        .site(&root.at("all"), "name = [\"\"]")
+        .site(&root.at("own"), &format!("name = [\"own.test\"]\nlisten = [\"127.0.0.2:{port}\"]"))
+        .site(&root.at("socket"), &format!("name = [\"sock.test\"]\nlisten = [\"unix:{}\"]\n{rules}", socket.display()));
+    let server = Server::run(&configuration);
+    for (address, host, right) in [
+        ("127.0.0.1", "own.test", "all"),
+        ("127.0.0.2", "own.test", "own"),
+        ("127.0.0.2", "127.0.0.1", "all"),
+        ("127.0.0.1", "sock.test", "all"),
+    ] {
+        let mut client = Client::connect(format!("{address}:{port}").parse().unwrap());
+        client.send(format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+        assert_eq!(client.response("GET").must_be(&[200]).text(), right, "{host} at {address}");
+        let lines = explained(&server, "GET", &format!("http://{address}:{port}/"), &[&format!("Host: {host}")]);
+        assert_eq!(answer(&lines)["file"].as_str(), root.at(format!("{right}/index.html")).to_str(), "{host} at {address}");
+    }
+    // Who comes over a socket has no address, and is not this machine.
+    for (target, status) in [("/", 200), ("/denied", 404), ("/status", 403), ("/who", 302)] {
+        let mut stream = UnixStream::connect(&socket).unwrap();
+        stream.write_all(format!("GET {target} HTTP/1.1\r\nHost: sock.test\r\nConnection: close\r\n\r\n").as_bytes()).unwrap();
+        let mut real = String::new();
+        stream.read_to_string(&mut real).unwrap();
+        assert!(real.starts_with(&format!("HTTP/1.1 {status} ")), "{target}: {real}");
+        for (url, client) in [("http://sock.test", None), (&format!("http://sock.test:{port}"), Some("unix:"))] {
+            let mut words = vec!["explain".to_owned(), format!("{url}{target}"), "--json".to_owned()];
+            words.extend(client.map(|client| format!("--client={client}")));
+            let told = server.order(&words.iter().map(String::as_str).collect::<Vec<_>>()).stdout;
+            let lines: Vec<serde_json::Value> = told.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+            assert_eq!(answer(&lines)["status"], status, "{target}: {told}");
+            assert_eq!(lines.iter().find(|line| line["what"] == "client").unwrap()["client"], "unix:", "{told}");
+        }
+    }
+    assert_eq!(server.order(&["explain", "/", "--client", "unix"]).code, Some(2));
+}
+
+#[test]
 fn the_page_of_an_error_is_named() {
     let root = Root::with_index();
     root.file("404.html", "not here\n");
     root.file("rw.txt", "x");
-    let site = "error_pages = { 404 = \"/404.html\", 405 = \"/gone.html\" }\n[[site.rule]]\npath = \"/no\"\nrespond = 403";
+    let site = "error_pages = { 404 = \"/404.html\", 405 = \"/gone.html\" }\n[[site.rule]]\npath = \"/no\"\nrespond = 403\n\
+                [[site.rule]]\npath = \"/none\"\nrespond = 404\n\
+                [[site.rule]]\npath = \"/own\"\nrespond = 404\nrespond_body = \"nothing here\"";
     let server = Server::run(&Configuration::new().site(&root.path(), &format!("name = [\"\"]\n{site}")));
+    assert_eq!(server.get("/none").must_be(&[404]).text(), "not here\n");
+    let told = server.order(&["explain", "/none"]).stdout;
+    assert!(told.ends_with(&format!("its page is \"{}/404.html\"\n", root.path().display())), "{told}");
     assert_eq!(server.get("/missing").must_be(&[404]).text(), "not here\n");
     let told = server.order(&["explain", "/missing"]).stdout;
     assert!(told.ends_with(&format!("its page is \"{}/404.html\"\n", root.path().display())), "{told}");
@@ -197,8 +322,98 @@ fn the_page_of_an_error_is_named() {
     let told = server.order(&["explain", "/rw.txt", "--method", "POST"]).stdout;
     assert!(told.contains("/gone.html\" cannot be had: ") && told.ends_with("the client gets the built-in one\n"), "{told}");
     // No error, a rule's own answer, and an error without a page.
-    for url in ["/rw.txt", "/no"] {
+    for url in ["/rw.txt", "/own", "/no"] {
         let told = server.order(&["explain", url]).stdout;
         assert!(!told.contains("its page"), "{told}");
     }
+}
+
+#[test]
+fn a_body_that_is_too_large_is_told() {
+    let root = Root::with_index();
+    root.file("413.html", "too much\n");
+    let site = "name = [\"\"]\nerror_pages = { 413 = \"/413.html\" }\n[[site.rule]]\npath = \"/large\"\nbody = \"1KiB\"\n\
+                [[site.rule]]\npath = \"/*\"\nmethod = \"POST\"\nrespond = 204";
+    let server = Server::run(&Configuration::new().site(&root.path(), site).limits("body = \"100B\""));
+    for (target, length, status) in [("/", 100, 204), ("/", 101, 413), ("/large", 1024, 204), ("/large", 1025, 413)] {
+        let field = format!("Content-Length: {length}");
+        let mut client = server.connect();
+        client.send(request("POST", target, &[&field]));
+        if status == 204 {
+            client.send(vec![b'x'; length]);
+        }
+        client.response("POST").must_be(&[status]);
+        let lines = explained(&server, "POST", target, &[&field]);
+        assert_eq!(answer(&lines)["status"].as_u64(), Some(status.into()), "{target} {length}");
+        let pages = lines.iter().filter(|line| line["what"] == "error_page" && line["sent"] == true).count();
+        assert_eq!(pages, usize::from(status == 413), "{lines:#?}");
+    }
+}
+
+#[test]
+fn the_coding_that_is_sent_is_named_as_it_is_chosen() {
+    let root = Root::with_index();
+    let text: String = (0..400).map(|number| format!(".c{number} {{ margin: 0 }}\n")).collect();
+    root.file("a.css", &text);
+    root.file("b.css", &text);
+    root.file("b.css.gz", "stored");
+    root.file("c.css", &text);
+    root.file("c.css.br", "denied");
+    root.file("small.css", "a {}");
+    root.file("a.png", &text);
+    for number in 0..50 {
+        root.file(format!("list/{number:050}"), "");
+    }
+    let rules = "name = [\"\"]\n[[site.rule]]\npath = \"/list/*\"\nlisting = true\n\
+                 [[site.rule]]\npath = \"*.br\"\ndeny = \"127.0.0.0/8\"\n\
+                 [[site.rule]]\npath = \"/plain/*\"\ncompress = []\nrewrite = \"/{1}\"\n";
+    let server = Server::run(&Configuration::new().site(&root.path(), rules));
+    for target in ["/a.css", "/b.css", "/c.css", "/small.css", "/a.png", "/plain/a.css", "/list/"] {
+        for accepted in ["gzip", "br", "gzip;q=0.5, zstd", "identity", "*", "gzip;q=0, *", "br, gzip"] {
+            let field = format!("Accept-Encoding: {accepted}");
+            let real = server.ask("GET", target, &[&field]).must_be(&[200]);
+            let lines = explained(&server, "GET", target, &[&field]);
+            let told = lines.iter().find(|line| line["what"] == "coding").and_then(|line| line["coding"].as_str());
+            assert_eq!(real.field("Content-Encoding").unwrap_or("identity"), told.unwrap_or("identity"), "{target} {accepted}: {lines:?}");
+        }
+    }
+    let stored = explained(&server, "GET", "/b.css", &["Accept-Encoding: gzip"]);
+    let line = stored.iter().find(|line| line["what"] == "coding").unwrap();
+    assert_eq!(line["file"].as_str(), root.at("b.css.gz").to_str());
+    let listing = explained(&server, "GET", "/list/", &[]);
+    assert_eq!(answer(&listing)["rule"], 1, "{listing:?}");
+    let text = server.order(&["explain", "/list/"]).must_be_done().stdout;
+    assert!(text.contains(", which rule 1 (") && text.contains(") allows\n"), "{text}");
+}
+
+#[test]
+fn the_head_that_a_backend_of_http_gets_is_told() {
+    let (root, home) = (Root::new(), tempfile::tempdir().unwrap());
+    let configuration = Configuration::of(&root.path())
+        .server_also("trusted_proxies = [\"10.0.0.0/8\"]")
+        .backend("\n[backend.app]\ntype = \"http\"\naddress = [\"127.0.0.1:9\"]\n")
+        .rule("path = \"/app/*\"\nbackend = \"app\"");
+    let file = home.path().join("site.toml");
+    std::fs::write(&file, configuration.text(home.path())).unwrap();
+    let said = |arguments: &[&str]| {
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_anchorite"))
+            .arg("explain")
+            .args(arguments)
+            .arg("-c")
+            .arg(&file)
+            .output()
+            .unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let text = said(&["http://a.test/app/./x%2Fy?z", "--client", "10.0.0.9", "--header", "X-Forwarded-For: 192.0.2.66, 198.51.100.7"]);
+    for line in [
+        "head GET /app/x%2Fy?z HTTP/1.1",
+        "head Host: a.test",
+        "head X-Forwarded-For: 198.51.100.7, 10.0.0.9",
+        "head X-Forwarded-Proto: http",
+        "head X-Forwarded-Host: a.test",
+    ] {
+        assert!(text.lines().any(|have| have == line), "{line}: {text}");
+    }
+    assert!(!text.contains("parameter "), "{text}");
 }

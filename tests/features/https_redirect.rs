@@ -33,6 +33,13 @@ fn plain_requests_are_sent_to_https() {
         let response = server.exchange(format!("GET /x HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"), "GET").must_be(&[301]);
         assert_eq!(response.field("Location"), Some(location), "{host}");
     }
+    // A site for every other host does not send clients to one that somebody made up, if it has a name of its own.
+    for (name, location) in [("\"any.test\", \"\"", "https://any.test/x"), ("\"\"", "https://evil.test/x")] {
+        let site = format!("name = [{name}]\nhttps_redirect = true\n");
+        let server = Server::run(&Configuration::new().site(&root.path(), &site));
+        let response = server.exchange("GET /x HTTP/1.1\r\nHost: evil.test\r\nConnection: close\r\n\r\n", "GET").must_be(&[301]);
+        assert_eq!(response.field("Location"), Some(location), "{name}");
+    }
     let explained = server.order(&["explain", "http://a/x?y"]).must_be_done().stdout;
     assert!(explained.contains("https_redirect") && explained.contains("https://a/x?y"), "{explained}");
     let explained = server.order(&["explain", "https://a/"]).must_be_done().stdout;

@@ -1,15 +1,7 @@
 //! What a person sees: the pages of the server, and a page of one's own, in a real browser. Only with `tests/run --all`.
 
 use super::look::pages;
-use crate::support::{Browser, Root, Server, needs_all};
-use std::path::PathBuf;
-
-/// Where the pictures are put.
-fn pictures() -> PathBuf {
-    let directory = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("target/screenshots");
-    std::fs::create_dir_all(&directory).unwrap();
-    directory
-}
+use crate::support::{Browser, Root, Server, needs_all, pictures};
 
 /// Texts whose contrast with what is behind them is below 4.5, or 3 where they are large (WCAG 2.2, 1.4.3).
 const FAINT: &str = r#"(() => {

@@ -1,6 +1,6 @@
 //! Every limit at its value and one beyond, and the times.
 
-use crate::support::{Client, Configuration, Launch, Root, Server, request, status_field};
+use crate::support::{Client, Configuration, Launch, PATIENCE, Root, Server, request, status_field};
 use std::io::Read;
 use std::time::{Duration, Instant};
 
@@ -36,7 +36,7 @@ fn a_request_line_is_limited() {
         let mut client = server.connect();
         let _ = client.try_send(&request_line(limit + 200)[..limit + 100]);
         client.response("GET").must_be(&[414]);
-        assert!(start.elapsed() < Duration::from_secs(3));
+        assert!(start.elapsed() < PATIENCE);
         server.must_be_well(&workers, "long request lines");
     }
 }
@@ -136,7 +136,7 @@ fn a_head_that_does_not_come_is_408_however_it_drips() {
         let mut dripped = client.stream().try_clone().unwrap();
         let dripping = std::thread::spawn(move || {
             // S01: a byte now and then does not prolong it.
-            for _ in 0..if drip { 40 } else { 0 } {
+            for _ in 0..if drip { 150 } else { 0 } {
                 std::thread::sleep(Duration::from_millis(200));
                 if std::io::Write::write_all(&mut dripped, b"x").is_err() {
                     break;
@@ -148,7 +148,7 @@ fn a_head_that_does_not_come_is_408_however_it_drips() {
             Err(fault) => assert!(drip && fault.contains("reset"), "{fault}"),
         }
         let took = start.elapsed();
-        assert!(took > Duration::from_millis(1800) && took < Duration::from_secs(5), "drip {drip}: {took:?}");
+        assert!(took > Duration::from_millis(1800) && took < Duration::from_secs(20), "drip {drip}: {took:?}");
         client.expect_end();
         dripping.join().unwrap();
     }
@@ -165,7 +165,7 @@ fn an_idle_connection_is_closed_without_a_word() {
     let start = Instant::now();
     client.expect_end();
     let took = start.elapsed();
-    assert!(took > Duration::from_millis(800) && took < Duration::from_secs(4), "{took:?}");
+    assert!(took > Duration::from_millis(800) && took < PATIENCE, "{took:?}");
 }
 
 #[test]
@@ -207,7 +207,7 @@ fn s03_a_reader_that_stops_is_cut() {
 fn a_reader_that_is_slow_but_steady_is_not_cut() {
     let root = Root::with_index();
     root.sparse("big.bin", 24 * 1024 * 1024);
-    let server = limited(&root, "write_timeout = \"1s\"");
+    let server = limited(&root, "write_timeout = \"4s\"");
     let mut client = server.connect();
     client.send(request("GET", "/big.bin", &[]));
     let length = usize::try_from(client.head().unwrap().length()).unwrap();
@@ -215,7 +215,7 @@ fn a_reader_that_is_slow_but_steady_is_not_cut() {
     for _ in 0..pieces {
         // Longer than write_timeout altogether, never so long without progress.
         client.exactly(length / pieces).unwrap();
-        std::thread::sleep(Duration::from_millis(100));
+        std::thread::sleep(Duration::from_millis(200));
     }
     client.exactly(length % pieces).unwrap();
 }
@@ -257,9 +257,9 @@ fn s07_at_the_limit_of_descriptors_the_server_lives_and_recovers() {
     }
     std::thread::sleep(Duration::from_millis(500));
     drop(open);
-    let well = crate::support::wait_until(Duration::from_secs(10), || {
+    let well = crate::support::wait_until(PATIENCE * 2, || {
         let mut client = server.connect();
-        client.read_timeout(Duration::from_millis(500));
+        client.read_timeout(Duration::from_secs(5));
         client.try_send(request("GET", "/", &["Connection: close"])).is_ok()
             && client.try_response("GET").is_ok_and(|response| response.status == 200)
     });

@@ -1,6 +1,6 @@
 //! The formats of `[log] format` with whatever a client sends.
 
-use crate::support::{Configuration, Launch, Root, Server};
+use crate::support::{Configuration, Launch, Root, Server, request};
 
 fn with_format(root: &Root, format: &str) -> Server {
     let launch = Launch::new();
@@ -59,6 +59,77 @@ fn a_template_is_one_line_of_its_variables() {
     let lines = server.wait_for_lines("access.log", count + 1);
     assert_eq!(lines.len(), count + 1, "{lines:#?}");
     assert!(lines.iter().all(|line| line.bytes().all(|byte| (0x20..0x7f).contains(&byte))), "{lines:#?}");
+}
+
+/// A clock that is read once in a turn of the loop would show nothing of most requests.
+#[test]
+fn what_was_no_request_has_no_path() {
+    let root = Root::with_index();
+    let server = with_format(&root, "{method}|{path}|{uri}|{status}");
+    server.exchange(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n".as_slice(), "GET").must_be(&[400]);
+    server.exchange(format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", "x".repeat(10_000)), "GET").must_be(&[414]);
+    server.exchange("GET / HTTP/3.0\r\nHost: a\r\n\r\n", "GET").must_be(&[505]);
+    server.get("/").must_be(&[200]);
+    let mut lines = server.wait_for_lines("access.log", 4);
+    lines.sort();
+    assert_eq!(lines, ["-|-|-|400", "-|-|-|414", "-|-|-|505", "GET|/|/|200"]);
+}
+
+#[test]
+fn no_two_requests_have_the_same_name_after_a_restart_either() {
+    let root = Root::with_index();
+    let mut names = std::collections::HashSet::new();
+    for _ in 0..2 {
+        let server = with_format(&root, "{request_id}");
+        for _ in 0..4 {
+            let mut client = server.connect();
+            for _ in 0..3 {
+                client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+                client.response("GET").must_be(&[200]);
+            }
+        }
+        names.extend(server.wait_for_lines("access.log", 12));
+    }
+    assert_eq!(names.len(), 24, "{names:?}");
+    assert!(names.iter().all(|name| name.len() == 32 && name.bytes().all(|byte| byte.is_ascii_hexdigit())), "{names:?}");
+}
+
+#[test]
+fn the_duration_is_measured() {
+    let root = Root::with_index();
+    let server = with_format(&root, "{uri} {duration}");
+    let mut client = server.connect();
+    for _ in 0..20 {
+        client.send(request("GET", "/", &[]));
+        client.response("GET").must_be(&[200]);
+    }
+    // Sent in two pieces, between which the client waits.
+    client.send("GET /slow HTTP/1.1\r\nHost: a\r\n");
+    std::thread::sleep(std::time::Duration::from_millis(120));
+    client.send("\r\n");
+    client.response("GET").must_be(&[404]);
+    let lines = server.wait_for_lines("access.log", 21);
+    let seconds = |line: &String| line.rsplit(' ').next().unwrap().parse::<f64>().unwrap();
+    assert!(lines[..20].iter().all(|line| seconds(line) > 0.0 && seconds(line) < 1.0), "{lines:#?}");
+    assert!(seconds(&lines[20]) >= 0.119, "{lines:#?}");
+}
+
+#[test]
+fn vhost_combined_begins_with_the_name_of_the_site_and_the_port() {
+    let root = Root::with_index();
+    let launch = Launch::new();
+    let home = launch.home().to_owned();
+    let log = format!("format = \"vhost_combined\"\naccess = {:?}\nerror = {:?}", home.join("access.log"), home.join("error.log"));
+    let sites = Configuration::of(&root.path()).site(&root.path(), "name = [\"a.test\", \"www.a.test\"]");
+    let server = launch.run(&sites.log(&log));
+    for host in ["WWW.a.test:1", "other"] {
+        server.exchange(format!("GET / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"), "GET").must_be(&[200]);
+    }
+    server.exchange("broken\r\n\r\n", "GET").must_be(&[400]);
+    let (lines, port) = (server.wait_for_lines("access.log", 3), server.address().port());
+    for (line, name) in lines.iter().zip(["a.test", "-", "-"]) {
+        assert!(line.starts_with(&format!("{name}:{port} 127.0.0.1 - - [")), "{lines:#?}");
+    }
 }
 
 #[test]

@@ -100,6 +100,18 @@ fn a_reload_adds_a_log_and_an_old_transfer_still_goes_to_its_own() {
     let old = server.wait_for_lines("old.log", 1);
     assert!(old.len() == 1 && old[0].contains("GET /big.bin"), "{old:?}");
     assert!(!error_log(&server).contains("malformed"), "{}", error_log(&server));
+    // Nobody writes to it any more: it is closed, and not made anew.
+    drop(client);
+    let path = server.home().join("old.log");
+    let holds = |pid: i32| {
+        let entries = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+        entries.filter_map(|entry| fs::read_link(entry.path()).ok()).any(|link| link == path)
+    };
+    let is_closed = || ![Some(server.parent()), server.log_process()].into_iter().flatten().any(holds);
+    assert!(wait_until(PATIENCE, is_closed).is_some(), "{:?}", server.processes());
+    fs::remove_file(&path).unwrap();
+    server.order(&["reopen"]).must_be_done();
+    assert!(!path.exists());
 }
 
 #[test]
@@ -386,7 +398,11 @@ impl Syslogd {
 
     /// Waits for a datagram that holds `text`.
     fn wait_for(&self, text: &str) -> Option<String> {
-        let deadline = Instant::now() + Duration::from_secs(3);
+        self.wait_so_long(text, PATIENCE)
+    }
+
+    fn wait_so_long(&self, text: &str, limit: Duration) -> Option<String> {
+        let deadline = Instant::now() + limit;
         let mut buffer = vec![0; 65536];
         while Instant::now() < deadline {
             if let Ok(length) = self.socket.recv(&mut buffer) {
@@ -419,7 +435,7 @@ fn syslog_gets_lines_is_missed_while_it_is_away_and_found_again() {
         let syslogd = Syslogd::start(server.home());
         let found = wait_until(PATIENCE, || {
             server.get(format!("/round{round}")).must_be(&[404]);
-            syslogd.wait_for(&format!("GET /round{round} ")).is_some()
+            syslogd.wait_so_long(&format!("GET /round{round} "), Duration::from_secs(3)).is_some()
         });
         assert!(found.is_some(), "round {round}: {}", server.stderr());
         server.ask("GET", "/whole", &["User-Agent: a\"\\b"]).must_be(&[404]);
@@ -453,7 +469,7 @@ fn a_syslog_that_does_not_read_holds_nothing_up() {
     let syslogd = Syslogd::start(server.home());
     wait_until(PATIENCE, || {
         server.get("/hello").must_be(&[404]);
-        syslogd.wait_for("GET /hello ").is_some()
+        syslogd.wait_so_long("GET /hello ", Duration::from_secs(3)).is_some()
     });
     let mut client = server.connect();
     let start = Instant::now();
@@ -461,7 +477,7 @@ fn a_syslog_that_does_not_read_holds_nothing_up() {
     for _ in 0..5000 {
         client.response("GET").must_be(&[200]);
     }
-    assert!(start.elapsed() < Duration::from_secs(20));
+    assert!(start.elapsed() < PATIENCE * 2);
     server.get("/").must_be(&[200]);
     assert!(syslogd.wait_for("GET / ").is_some());
 }

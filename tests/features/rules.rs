@@ -93,6 +93,7 @@ fn methods_hosts_clients_and_headers_match() {
     let root = Root::with_index();
     let rules = [
         says("path = \"/m\"\nmethod = [\"POST\", \"PURGE\"]", "method"),
+        says("path = \"/got\"\nmethod = \"GET\"", "got"),
         says("path = \"/c\"\nclient = [\"127.0.0.0/8\", \"2001:db8::/32\"]", "client {client}"),
         says("path = \"/d\"\nclient = [\"192.0.2.0/24\", \"::1\"]", "never"),
         says("path = \"/h\"\nhost = [\"x.example.org\"]", "exact"),
@@ -108,6 +109,9 @@ fn methods_hosts_clients_and_headers_match() {
             ("POST", "/m", &["Content-Length: 0"], 200, "method"),
             ("PURGE", "/m", &[], 200, "method"),
             ("GET", "/m", &[], 404, ""),
+            ("GET", "/got", &[], 200, "got"),
+            ("HEAD", "/got", &[], 200, ""),
+            ("PURGE", "/got", &[], 501, ""),
             ("GET", "/c", &[], 200, "client 127.0.0.1"),
             ("GET", "/d", &[], 404, ""),
             ("GET", "/r", &["x-one: abc", "X-TWO: "], 200, "headers abc"),
@@ -116,7 +120,7 @@ fn methods_hosts_clients_and_headers_match() {
             ("GET", "/r", &["X-One: b", "X-One: ab", "X-Two: 1"], 200, "headers b"),
             ("GET", "/all", &["X-One: 1"], 200, "all"),
             ("GET", "/all", &["X-One: 2"], 404, ""),
-            ("HEAD", "/all", &["X-One: 1"], 404, ""),
+            ("HEAD", "/all", &["X-One: 1"], 200, ""),
         ],
     );
     for (host, status, text) in
@@ -358,7 +362,7 @@ fn try_takes_the_first_that_exists_and_the_last_anyway() {
 fn responses_have_the_status_and_the_text() {
     let root = Root::with_index();
     let rules = "[[site.rule]]\npath = \"/gone\"\nrespond = 410\n\
-                 [[site.rule]]\npath = \"/tea\"\nrespond = 418\nrespond_body = \"short\"\n\
+                 [[site.rule]]\npath = \"/tea\"\nrespond = 418\nrespond_body = \"short {status}\"\n\
                  [[site.rule]]\npath = \"/empty\"\nrespond = 204\n\
                  [[site.rule]]\npath = \"/reset\"\nrespond = 205\n\
                  [[site.rule]]\npath = \"/page\"\nrespond = 404\n";
@@ -366,7 +370,7 @@ fn responses_have_the_status_and_the_text() {
     let server = server(&root, &named(&format!("error_pages = {{ 404 = \"/404.html\" }}\n{rules}")));
     assert!(server.get("/gone").must_be(&[410]).text().contains("410"));
     let tea = server.get("/tea").must_be(&[418]);
-    assert_eq!((tea.text().as_str(), tea.field("Content-Type")), ("short", Some("text/plain; charset=utf-8")));
+    assert_eq!((tea.text().as_str(), tea.field("Content-Type")), ("short 418", Some("text/plain; charset=utf-8")));
     // Nothing follows the head that the next answer would be read from.
     let mut client = server.connect();
     for (target, status) in [("/empty", 204), ("/reset", 205), ("/empty", 204), ("/tea", 418)] {
@@ -376,14 +380,15 @@ fn responses_have_the_status_and_the_text() {
     }
     assert_eq!(server.get("/none").must_be(&[404]).text(), "own page");
     let head = server.head("/tea").must_be(&[418]);
-    assert_eq!(head.length(), 5);
+    assert_eq!(head.length(), 9);
 }
 
 #[test]
 fn headers_are_set_on_every_answer() {
     let root = Root::with_index();
     root.directory("dir");
-    let rules = "[[site.rule]]\nheader = { X-Set = \"{method} {path}\", Last-Modified = \"\", X-Twice = \"1\" }\n\
+    let rules = "[[site.rule]]\nheader = { X-Set = \"{method} {path}\", Last-Modified = \"\", X-Twice = \"1\",\
+                 X-Status = \"<{status}> {status}\", X-Time = \"{time}\" }\n\
                  [[site.rule]]\nheader = { x-twice = \"2\" }\nexpires = \"1h\"\n\
                  [[site.rule]]\npath = \"/go\"\nredirect = \"/\"\n\
                  [[site.rule]]\npath = \"/deny\"\ndeny = [\"127.0.0.1\"]\n\
@@ -409,10 +414,11 @@ fn headers_are_set_on_every_answer() {
         assert_eq!(response.field("Last-Modified"), None, "{target}");
         assert_eq!(response.field("X-Twice"), Some("2"), "{target}");
         assert_eq!(response.field("X-After"), None, "{target}");
-        if status == 200 || status == 304 {
-            assert_eq!(response.field("Cache-Control"), Some("max-age=3600"), "{target}");
-            assert!(response.field("Expires").is_some());
-        }
+        // An error that somebody provokes is not kept for everybody.
+        assert_eq!(response.field("Cache-Control"), (status < 400).then_some("max-age=3600"), "{target}");
+        assert_eq!(response.field("Expires").is_some(), status < 400, "{target}");
+        assert_eq!(response.field("X-Status"), Some(format!("<{status}> {status}").as_str()), "{target}");
+        assert!(response.field("X-Time").is_some_and(|time| time.starts_with(char::is_numeric) && time.len() == 26), "{response:?}");
     }
     // A client writes no field of its own into a header.
     let response = server.get("/a%0d%0aX-Evil:%201");
@@ -492,7 +498,10 @@ fn a_captured_root_is_the_hosts_own() {
     root.file("../hosts/.git/index.html", "SECRET");
     root.file("../index.html", "SECRET");
     let base = root.base().display();
-    let lines = format!("\n[[site]]\nname = [\"*.example.org\"]\nroot = \"{base}/hosts/{{1}}\"\n");
+    let lines = format!(
+        "\n[[site]]\nname = [\"*.example.org\"]\nroot = \"{base}/hosts/{{1}}\"\n\
+         [[site.rule]]\npath = \"/star\"\nrespond = 200\nrespond_body = \"this is {{1}}\"\n"
+    );
     let configuration = Configuration::of(&root.path()).jail(&format!("also = [\"{base}/hosts\"]"));
     let text = configuration.site(&root.path(), &format!("name = [\"unused.test\"]\n{lines}"));
     let server = Server::run(&text);
@@ -504,6 +513,7 @@ fn a_captured_root_is_the_hosts_own() {
         ("three.example.org", "/", 404, ""),
         (".git.example.org", "/", 404, ""),
         ("...example.org", "/", 404, ""),
+        ("two.example.org", "/star", 200, "this is two"),
         ("other.test", "/", 200, "index\n"),
     ] {
         let response = of_host(&server, host, target);

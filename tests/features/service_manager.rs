@@ -1,8 +1,9 @@
 //! What a service manager is told (sd_notify(3)), sockets that it hands over (sd_listen_fds(3)), and sockets with a path.
 
-use crate::support::{Configuration, Launch, PATIENCE, Root, Server, wait_until};
+use crate::support::{Configuration, Launch, PATIENCE, Root, Server, signal, wait_until};
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::sys::signal::Signal;
+use nix::sys::socket::{getsockopt, sockopt::ReusePort};
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::os::fd::{AsFd, AsRawFd};
@@ -124,6 +125,56 @@ fn sockets_that_are_handed_over_are_served_and_stay_through_a_reload() {
             assert_eq!(client.response("GET").must_be(&[200]).text(), "index\n");
         }
         server.order(&["reload"]).must_be_done();
+    }
+    // The next start would refuse it, when nobody thinks of this reload any more.
+    let workers = server.workers();
+    std::fs::write(server.configuration(), text.replace(&format!("\"{address}\", "), "")).unwrap();
+    for order in ["check", "reload"] {
+        let told = server.order(&[order]).must_fail().stderr;
+        assert!(told.contains(&format!("a socket at \"{address}\", which no \"listen\" names")), "{order}: {told}");
+    }
+    server.must_be_well(&workers, "after a reload that gives up a socket of the manager");
+}
+
+/// The socket is the manager's before and after the service: what a reload set on it would last beyond every restart.
+#[test]
+fn a_socket_that_is_handed_over_is_not_given_up_for_an_overlapping_address() {
+    let root = Root::with_index();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let wide = format!("0.0.0.0:{}", address.port());
+    let shares = || getsockopt(&listener, ReusePort).unwrap();
+    let refuses = |server: &Server, text: &str| {
+        let workers = server.workers();
+        std::fs::write(server.configuration(), text.replace(&address.to_string(), &wide)).unwrap();
+        for order in ["check", "reload"] {
+            let told = server.order(&[order]).must_fail().stderr;
+            assert!(told.contains(&format!("listen on {wide}: ")), "{order}: {told}");
+        }
+        server.must_be_well(&workers, "after a reload that failed");
+        // Nor does the program that is to replace this one take it.
+        let refusals = || std::fs::read_to_string(server.home().join("error.log")).unwrap_or_default().matches("upgrade: ").count();
+        let before = refusals();
+        signal(server.parent(), Signal::SIGUSR2);
+        assert!(wait_until(PATIENCE, || refusals() > before).is_some());
+        server.must_be_well(&workers, "after a check that failed");
+        std::fs::write(server.configuration(), text).unwrap();
+        assert!(!shares());
+        server.order(&["check"]).must_be_done();
+    };
+    for _ in 0..2 {
+        let launch = handing_over(&[&listener]);
+        let text = Configuration::of(&root.path()).text(launch.home()).replace("127.0.0.1:0", &address.to_string());
+        let file = launch.write_configuration(&text);
+        let server = launch.start(&["run".into(), "-c".into(), file.into()]);
+        server.get("/").must_be(&[200]);
+        refuses(&server, &text);
+        // What the program after this one takes up is the manager's all the same.
+        let workers = server.workers();
+        signal(server.parent(), Signal::SIGUSR2);
+        let replaced = || server.workers().len() == workers.len() && !server.workers().iter().any(|pid| workers.contains(pid));
+        assert!(wait_until(PATIENCE, replaced).is_some(), "{:?}", server.processes());
+        refuses(&server, &text);
     }
 }
 

@@ -1,6 +1,6 @@
 //! The start: what is printed, how long it takes, and that nothing of the caller leaks into the processes.
 
-use crate::support::{Launch, PATIENCE, Root, Server, free_port, is_root, needs_root, request, status_field, wait_until};
+use crate::support::{Configuration, Launch, PATIENCE, Root, Server, free_port, is_root, needs_root, request, status_field, wait_until};
 use std::time::{Duration, Instant};
 
 #[test]
@@ -22,7 +22,8 @@ fn the_first_answer_comes_soon() {
     server.get("/").must_be(&[200]);
     let took = start.elapsed();
     eprintln!("first answer after {took:?}; the aim for an optimised build on an idle machine is 150 ms");
-    assert!(took < Duration::from_millis(1500), "{took:?}");
+    // Whatever else the machine does meanwhile: no step of it waits for a time to pass.
+    assert!(took < Duration::from_secs(5), "{took:?}");
 }
 
 #[test]
@@ -36,6 +37,24 @@ fn the_roles_are_there_with_their_titles() {
     }
     let own = std::fs::read(format!("/proc/{}/cmdline", server.parent())).unwrap();
     assert!(own.starts_with(b"anchorite: parent"), "{}", own.escape_ascii());
+}
+
+#[test]
+fn a_root_behind_a_directory_that_is_closed_is_told_and_the_rest_is_served() {
+    needs_root!();
+    let root = Root::with_index();
+    root.file("above/inner/index.html", "inner\n");
+    root.mode("above", 0o700);
+    let text = Configuration::of(&root.path()).site(&root.at("above/inner"), "name = [\"inner.test\"]\nlisting = true");
+    let server = Server::run(&text);
+    let told = format!("root {:?}: Permission denied (os error 13) (uid 65534): nothing of it can be served", root.at("above/inner"));
+    assert!(server.stderr().contains(&told), "{}", server.stderr());
+    assert_eq!(server.get("/").must_be(&[200]).text(), "index\n");
+    for target in ["/", "/index.html", "/x/"] {
+        server.exchange(format!("GET {target} HTTP/1.1\r\nHost: inner.test\r\nConnection: close\r\n\r\n"), "GET").must_be(&[403, 404]);
+    }
+    server.order(&["reload"]).must_be_done();
+    assert_eq!(server.get("/").must_be(&[200]).text(), "index\n");
 }
 
 #[test]

@@ -34,7 +34,7 @@ fn head_has_the_fields_of_get_and_no_body() {
 #[test]
 fn sizes_around_every_border_are_exact() {
     let root = Root::with_index();
-    let sizes = [0, 1, 1023, 1024, 16_383, 16_384, 16_385, 65_535, 65_536, 65_537, 131_072, 2 * 1024 * 1024];
+    let sizes = [0, 1, 1023, 1024, 16_383, 16_384, 16_385, 65_535, 65_536, 65_537, 131_071, 131_072, 131_073, 2 * 1024 * 1024];
     for size in sizes {
         root.file(format!("{size}.bin"), pattern(size));
     }

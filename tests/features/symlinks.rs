@@ -91,7 +91,7 @@ fn never_follows_none() {
 }
 
 #[test]
-fn inside_follows_what_stays_beneath_the_root() {
+fn p20_p21_p23_inside_follows_what_stays_beneath_the_root() {
     let root = site();
     let server = served(&root, "inside", true);
     // The jail shows what is outside, so that it is the policy that refuses.
@@ -234,19 +234,51 @@ fn race(policy: &str, prepare: impl Fn(&Root)) {
 // P24, U02: the outside is shown in the jail, so that only the look-up stands between it and the client.
 
 #[test]
-fn a_race_of_renames_leaks_nothing_where_links_stay_inside() {
+fn p24_a_race_of_renames_leaks_nothing_where_links_stay_inside() {
     race("inside", |_| {});
 }
 
 #[test]
-fn a_race_of_renames_leaks_nothing_where_links_are_refused() {
+fn p24_a_race_of_renames_leaks_nothing_where_links_are_refused() {
     race("never", |_| {});
 }
 
 #[test]
-fn a_race_of_renames_leaks_nothing_where_owners_must_match() {
+fn p24_a_race_of_renames_leaks_nothing_where_owners_must_match() {
     needs_root!();
     race("owner", |root| {
         lchown(root.at("other"), Some(OTHER), Some(OTHER)).unwrap();
+    });
+}
+
+/// The comparison where the file is read comes before the directory is shown: a link may lead elsewhere by then.
+#[test]
+fn a_root_that_is_switched_to_the_configuration_while_it_is_reloaded_is_not_shown() {
+    let root = Root::with_index();
+    let current = root.base().join("current");
+    std::os::unix::fs::symlink("site", &current).unwrap();
+    let server = Server::run(&Configuration::of(&current));
+    let next = root.base().join("next");
+    let switch = |target: &std::path::Path| {
+        std::os::unix::fs::symlink(target, &next).unwrap();
+        std::fs::rename(&next, &current).unwrap();
+    };
+    let done = Arc::new(AtomicBool::new(false));
+    std::thread::scope(|threads| {
+        threads.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                switch(server.home());
+                std::thread::sleep(Duration::from_micros(300));
+                switch(&root.path());
+                std::thread::sleep(Duration::from_micros(300));
+            }
+        });
+        let shown = (0..40).find_map(|_| {
+            let _ = server.order(&["reload"]);
+            let response = server.get("/anchorite.toml");
+            (response.status == 200).then(|| response.text())
+        });
+        done.store(true, Ordering::Relaxed);
+        assert_eq!(shown, None);
     });
 }

@@ -114,7 +114,7 @@ fn a_program_that_refuses_leaves_the_old_one_serving() {
     let root = Root::with_index();
     let (server, program) = copied(&Configuration::of(&root.path()));
     let workers = server.workers();
-    let refusing: [&[u8]; 3] = [b"#!/bin/sh\necho 'no such key' >&2\nexit 1\n", b"no program at all", b""];
+    let refusing: [&[u8]; 4] = [b"#!/bin/sh\necho 'no such key' >&2\nexit 1\n", b"#!/bin/sh\nexit 3\n", b"no program at all", b""];
     for (number, content) in (1..).zip(refusing) {
         place(&program, content);
         signal(server.parent(), Signal::SIGUSR2);
@@ -122,7 +122,15 @@ fn a_program_that_refuses_leaves_the_old_one_serving() {
         assert!(wait_until(PATIENCE, || told() == number).is_some(), "{}", error_log(&server));
         server.must_be_well(&workers, "after a program that refuses");
     }
-    assert!(error_log(&server).contains("no such key"), "{}", error_log(&server));
+    // It finds nothing wrong with whatever it is asked, and would serve nothing.
+    place(&program, &fs::read("/bin/true").unwrap());
+    signal(server.parent(), Signal::SIGUSR2);
+    let told = || error_log(&server).contains("it does not say that the configuration is good; the running program goes on");
+    assert!(wait_until(PATIENCE, told).is_some(), "{}", error_log(&server));
+    server.must_be_well(&workers, "after a program of another kind");
+    for reason in ["no such key", "refuses the configuration: exit status 3;"] {
+        assert!(error_log(&server).contains(reason), "{}", error_log(&server));
+    }
     // A file that the new one refuses.
     place_next(&program, 1);
     let text = fs::read_to_string(server.configuration()).unwrap();
@@ -138,7 +146,8 @@ fn a_program_that_refuses_leaves_the_old_one_serving() {
     server.must_be_well(&workers, "after a program that hangs");
     fs::remove_file(&program).unwrap();
     signal(server.parent(), Signal::SIGUSR2);
-    std::thread::sleep(std::time::Duration::from_millis(500));
+    let told = format!("cannot run {program:?}: No such file");
+    assert!(wait_until(PATIENCE, || error_log(&server).contains(&told)).is_some(), "{}", error_log(&server));
     server.must_be_well(&workers, "after a program that is gone");
     place_next(&program, 2);
     signal(server.parent(), Signal::SIGUSR2);
@@ -174,8 +183,8 @@ fn signals_that_come_during_the_replacement_are_not_lost() {
 fn place_misled(program: &Path, file: &Path) {
     let source = program.with_extension("c");
     let real = env!("CARGO_BIN_EXE_anchorite");
-    let text =
-        "#include <unistd.h>\n#include <string.h>\nint main(int c, char **v) {\n  if (c > 1 && !strcmp(v[1], \"check\")) return 0;\n";
+    let text = "#include <stdio.h>\n#include <unistd.h>\n#include <string.h>\nint main(int c, char **v) {\n  \
+        if (c > 1 && !strcmp(v[1], \"check\")) return puts(\"the configuration is good\") < 0;\n";
     fs::write(&source, format!("{text}  v[3] = {file:?};\n  execv({real:?}, v);\n  return 9;\n}}\n")).unwrap();
     let new = program.with_extension("new");
     let compiled = std::process::Command::new("cc").arg("-o").arg(&new).arg(&source).status().unwrap();
@@ -286,7 +295,7 @@ fn a_check_that_takes_long_keeps_nobody_waiting() {
     let (server, program) = copied(&Configuration::of(&root.path()));
     // Takes any configuration, as soon as there is this file.
     let gate = server.home().join("gate");
-    place(&program, format!("#!/bin/sh\nwhile [ ! -e {gate:?} ]; do sleep 0.05; done\n").as_bytes());
+    place(&program, format!("#!/bin/sh\nwhile [ ! -e {gate:?} ]; do sleep 0.05; done\necho the configuration is good\n").as_bytes());
     signal(server.parent(), Signal::SIGUSR2);
     let checks = || server.processes().iter().any(|process| process.title.contains("check"));
     assert!(wait_until(PATIENCE, checks).is_some(), "{:?}", server.processes());

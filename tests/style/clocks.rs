@@ -14,12 +14,13 @@ const DATES: [(&str, &str); 4] = [
 ];
 
 /// Those that look at the seconds which the worker's clock holds.
-const MOMENTS: [(&str, &str); 5] = [
+const MOMENTS: [(&str, &str); 6] = [
     ("src/worker/clock.rs", "holds them"),
     ("src/worker/answer.rs", "the access line; Last-Modified is never in the future"),
     ("src/worker/encoding.rs", "Last-Modified is never in the future"),
     ("src/worker/response.rs", "Expires"),
     ("src/worker/log.rs", "the access line"),
+    ("src/worker/known.rs", "how long ago the times of a directory are, which the wall clock made"),
 ];
 
 fn using(words: &[&str], rooms: &str) -> Vec<String> {

@@ -86,8 +86,15 @@ fn the_defaults_of_the_manual_are_those_of_the_code() {
             None => without.push(format!("{table}.{key}")),
         }
     }
-    // The group's default depends on the user; a root has none.
-    assert_eq!(without, ["server.group", "jail.root", "site.root"]);
+    // The group's default depends on the user; what has none is given.
+    let spawn = ["command", "user", "group"].map(|key| format!("backend.NAME.spawn.{key}"));
+    let [command, user, group] = spawn.each_ref().map(String::as_str);
+    assert_eq!(
+        without,
+        ["server.group", "jail.root", "backend.NAME.type", "backend.NAME.address", "backend.NAME.spawn", command, user, group, "site.root"]
+    );
+    tables.get_mut("backend.NAME.spawn").unwrap().push_str(SPAWN);
+    tables.get_mut("backend.NAME").unwrap().push_str(BACKEND);
     tables.get_mut("server").unwrap().push_str("group = \"anchorite\"\n");
     tables.get_mut("site").unwrap().push_str("root = \"/srv/www\"\n");
     let header = |table: &str| {
@@ -96,7 +103,8 @@ fn the_defaults_of_the_manual_are_those_of_the_code() {
     let text: String = tables.iter().map(|(table, keys)| format!("{}\n{keys}\n", header(table))).collect();
     let file = Path::new("/etc/anchorite/anchorite.toml");
     let written = parse(&text, file).unwrap_or_else(|faults| panic!("{faults}"));
-    assert_eq!(written, parse("[[site]]\nroot = \"/srv/www\"\n", file).unwrap(), "left: the manual; right: the code");
+    let least = format!("[backend.NAME]\n{BACKEND}[backend.NAME.spawn]\n{SPAWN}[[site]]\nroot = \"/srv/www\"\n");
+    assert_eq!(written, parse(&least, file).unwrap(), "left: the manual; right: the code");
 }
 
 #[test]
@@ -132,3 +140,9 @@ fn the_fault_that_the_manual_shows_is_told_so() {
     let faults = parse(text, Path::new("/etc/anchorite/anchorite.toml")).unwrap_err();
     assert_eq!(literal_blocks(&manual(), "DIAGNOSTICS"), [format!("{faults}\n")]);
 }
+
+/// What every backend has to say.
+const BACKEND: &str = "type = \"fastcgi\"\naddress = [\"unix:/run/x\"]\n";
+
+/// What every program that is started has to say.
+const SPAWN: &str = "command = [\"/usr/bin/php-cgi\"]\nuser = \"www-data\"\n";

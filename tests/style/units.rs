@@ -57,7 +57,8 @@ fn the_defaults_of_the_configuration_have_their_places() {
     let places = read("packaging/tmpfiles.d/anchorite.conf");
     let directories: Vec<&str> =
         places.lines().filter(|line| line.starts_with("d ")).filter_map(|line| line.split_whitespace().nth(1)).collect();
-    let own = [config.server.control_socket, config.server.pid_file].into_iter().flatten();
+    let within = config.server.spool.join("a body");
+    let own = [config.server.control_socket, config.server.pid_file, Some(within)].into_iter().flatten();
     for path in own {
         let directory = path.parent().and_then(|path| path.to_str()).unwrap_or("");
         assert!(directories.contains(&directory), "{directory}");

@@ -2,9 +2,19 @@
 
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+/// How long a page of a large application may take where everything else runs too.
+const PAGES: Duration = Duration::from_secs(60);
+
+/// Where the pictures are put.
+pub(crate) fn pictures() -> PathBuf {
+    let directory = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("target/screenshots");
+    std::fs::create_dir_all(&directory).unwrap();
+    directory
+}
 
 /// A running browser with one page. Dropping it ends it.
 pub(crate) struct Browser {
@@ -20,8 +30,9 @@ pub(crate) struct Browser {
 impl Browser {
     pub(crate) fn start() -> Self {
         let profile = tempfile::tempdir().unwrap();
-        // The protocol is spoken on descriptors 3 and 4. As root the browser has no sandbox of its own; it meets only pages of these tests.
+        // Every name is this machine's: nothing is asked of the network. The protocol is spoken on descriptors 3 and 4. As root the browser has no sandbox of its own; it meets only pages of these tests.
         let line = "exec chromium --headless=new --no-sandbox --disable-gpu --hide-scrollbars --remote-debugging-pipe \
+                    --host-resolver-rules=\"MAP * 127.0.0.1\" --no-first-run --disable-background-networking \
                     --user-data-dir=\"$0\" about:blank 3<&0 4>&1 </dev/null >/dev/null 2>&1";
         let mut command = Command::new("bash");
         command.arg("-c").arg(line).arg(profile.path()).stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -66,6 +77,51 @@ impl Browser {
         result["result"]["value"].clone()
     }
 
+    /// Waits until an expression is true in the page, whichever page that is meanwhile; its value.
+    pub(crate) fn until(&mut self, script: &str) -> Value {
+        let deadline = Instant::now() + PAGES;
+        loop {
+            let parameters = json!({ "expression": script, "returnByValue": true, "awaitPromise": true });
+            // An error is that of a page which is not there yet, or not any more.
+            let value = self.try_call("Runtime.evaluate", parameters).map(|answer| answer["result"]["value"].clone()).unwrap_or_default();
+            let is_false = value.is_null() || value == false || value == "" || value == 0;
+            if !is_false {
+                return value;
+            }
+            if Instant::now() > deadline {
+                self.picture(&pictures().join("failed.png"));
+                let seen = self.evaluate("location.href + '\\n' + document.body.innerText");
+                panic!("never true: {script}; the page (target/screenshots/failed.png): {}", seen.as_str().unwrap_or_default());
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// Clicks on what a selector names, once it is there.
+    pub(crate) fn click(&mut self, selector: &str) {
+        self.until(&format!("document.querySelector({selector:?}) && !document.querySelector({selector:?}).disabled"));
+        self.evaluate(&format!("document.querySelector({selector:?}).click()"));
+    }
+
+    /// Fills in the fields that selectors name, once all are there: at once, since scripts of pages move the focus meanwhile.
+    pub(crate) fn fill_in(&mut self, fields: &[(&str, &str)]) {
+        for (selector, _) in fields {
+            self.until(&format!("document.querySelector({selector:?})"));
+        }
+        let set =
+            "field.value = text; for (const kind of ['input', 'keyup', 'change']) field.dispatchEvent(new Event(kind, { bubbles: true }))";
+        let fields = json!(fields);
+        self.evaluate(&format!("for (const [selector, text] of {fields}) {{ const field = document.querySelector(selector); {set} }}"));
+    }
+
+    /// Gives files to the field that a selector names.
+    pub(crate) fn choose_file(&mut self, selector: &str, file: &Path) {
+        self.until(&format!("document.querySelector({selector:?})"));
+        let document = self.call("DOM.getDocument", json!({}));
+        let node = self.call("DOM.querySelector", json!({ "nodeId": document["root"]["nodeId"], "selector": selector }));
+        self.call("DOM.setFileInputFiles", json!({ "nodeId": node["nodeId"], "files": [file] }));
+    }
+
     /// Presses a key, and lets it go.
     pub(crate) fn press(&mut self, key: &str, code: u32) {
         for kind in ["keyDown", "keyUp"] {
@@ -99,6 +155,11 @@ impl Browser {
     }
 
     fn call(&mut self, method: &str, parameters: Value) -> Value {
+        self.try_call(method, parameters).unwrap_or_else(|answer| panic!("{method}: {answer}"))
+    }
+
+    /// An error is the whole answer.
+    fn try_call(&mut self, method: &str, parameters: Value) -> Result<Value, Value> {
         self.sent += 1;
         let mut message = json!({ "id": self.sent, "method": method, "params": parameters });
         if let Some(session) = &self.session {
@@ -108,8 +169,7 @@ impl Browser {
         loop {
             let answer = self.receive();
             if answer["id"] == self.sent {
-                assert!(answer.get("error").is_none(), "{method}: {answer}");
-                return answer["result"].clone();
+                return if answer.get("error").is_none() { Ok(answer["result"].clone()) } else { Err(answer) };
             }
             self.events.push(answer);
         }

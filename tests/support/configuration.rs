@@ -11,6 +11,7 @@ pub(crate) struct Configuration {
     log: Option<String>,
     limits: String,
     sites: String,
+    backends: String,
 }
 
 impl Configuration {
@@ -23,6 +24,7 @@ impl Configuration {
             log: None,
             limits: String::new(),
             sites: String::new(),
+            backends: String::new(),
         }
     }
 
@@ -65,6 +67,24 @@ impl Configuration {
         self
     }
 
+    /// A table of a backend.
+    pub(crate) fn backend(mut self, table: &str) -> Self {
+        self.backends.push_str(table);
+        self
+    }
+
+    /// Lines of the last site, before its rules.
+    pub(crate) fn site_also(mut self, lines: &str) -> Self {
+        self.sites.push_str(&format!("{lines}\n"));
+        self
+    }
+
+    /// A rule of the last site.
+    pub(crate) fn rule(mut self, lines: &str) -> Self {
+        self.sites.push_str(&format!("[[site.rule]]\n{lines}\n"));
+        self
+    }
+
     /// The text, with the logs in `directory`.
     pub(crate) fn text(&self, directory: &Path) -> String {
         let log = self
@@ -72,15 +92,17 @@ impl Configuration {
             .clone()
             .unwrap_or_else(|| format!("access = {:?}\nerror = {:?}\n", directory.join("access.log"), directory.join("error.log")));
         // Each service has its own: they run side by side.
-        let own = ["control_socket", "pid_file"]
-            .map(|key| if self.server.contains(key) { String::new() } else { format!("{key} = {:?}\n", directory.join(key)) });
+        let own = ["control_socket", "pid_file", "spool"].map(|key| {
+            if self.server.contains(&format!("{key} =")) { String::new() } else { format!("{key} = {:?}\n", directory.join(key)) }
+        });
         let workers = if self.server.contains("workers") { "" } else { "workers = 2\n" };
         format!(
-            "[server]\n{workers}{}{}\n[jail]\n{}\n[log]\n{log}\n[limits]\n{}\n{}",
+            "[server]\n{workers}{}{}\n[jail]\n{}\n[log]\n{log}\n[limits]\n{}\n{}{}",
             own.concat(),
             self.server,
             self.jail,
             self.limits,
+            self.backends,
             self.sites
         )
     }

@@ -148,7 +148,8 @@ fn reply(state: &mut State, device: &File, request: &[u8]) {
             Ok(content[from..to].to_vec())
         }
         STATFS => Ok([longs(&[0; 5]), words(&[4096, 255, 4096, 0, 0, 0, 0, 0, 0, 0])].concat()),
-        READDIR | RELEASE | RELEASEDIR => Ok(Vec::new()),
+        READDIR => Ok(entries(state, u64_at(request, 48), u32_at(request, 56))),
+        RELEASE | RELEASEDIR => Ok(Vec::new()),
         _ => Err(ENOSYS),
     };
     let (error, data) = match answer {
@@ -159,6 +160,21 @@ fn reply(state: &mut State, device: &File, request: &[u8]) {
     let head = [&length.to_le_bytes()[..], &error.to_le_bytes(), &request[8..16]].concat();
     // The asker may be gone.
     let _ = (&mut &*device).write(&[head, data].concat());
+}
+
+/// fuse_dirent of the files from a place on, as many as there is room for.
+fn entries(state: &State, from: u64, room: u32) -> Vec<u8> {
+    let mut entries = Vec::new();
+    for (at, (name, _)) in state.files.iter().enumerate().skip(usize::try_from(from).unwrap()) {
+        let (length, regular) = (u32::try_from(name.len()).unwrap(), 8);
+        let mut entry = [longs(&[at as u64 + 2, at as u64 + 1]), words(&[length, regular]), name.clone().into_bytes()].concat();
+        entry.resize(entry.len().next_multiple_of(8), 0);
+        if entries.len() + entry.len() > usize::try_from(room).unwrap() {
+            break;
+        }
+        entries.append(&mut entry);
+    }
+    entries
 }
 
 fn content(state: &State, node: u64) -> &[u8] {

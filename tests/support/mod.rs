@@ -14,7 +14,7 @@ mod root;
 mod server;
 
 pub(crate) use access_line::AccessLine;
-pub(crate) use browser::Browser;
+pub(crate) use browser::{Browser, pictures};
 pub(crate) use client::{Client, Response, request};
 pub(crate) use configuration::Configuration;
 pub(crate) use network::own_network;
@@ -25,9 +25,9 @@ pub(crate) use server::{Ended, Launch, Server, free_port};
 
 use std::time::{Duration, Instant};
 
-/// How long a test waits for what must happen at once on an idle machine. Generous, since the tests share few CPUs;
-/// a test about time states its own, smaller bound.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a test waits for what must happen at once on an idle machine. Generous, since the tests share few CPUs, with others too; who
+/// waits for less tests the machine.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Asks `condition` until it is true or `limit` is over. Returns the time it took, or `None`.
 pub(crate) fn wait_until(limit: Duration, mut condition: impl FnMut() -> bool) -> Option<Duration> {

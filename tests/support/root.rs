@@ -15,7 +15,16 @@ pub(crate) struct Root {
 impl Root {
     /// An empty one.
     pub(crate) fn new() -> Self {
-        let base = tempfile::Builder::new().prefix("anchorite-root-").tempdir().unwrap();
+        Self::beneath(&std::env::temp_dir())
+    }
+
+    /// An empty one on a file system in memory, for what would take a disk long.
+    pub(crate) fn in_memory() -> Self {
+        Self::beneath(Path::new("/dev/shm"))
+    }
+
+    fn beneath(directory: &Path) -> Self {
+        let base = tempfile::Builder::new().prefix("anchorite-root-").tempdir_in(directory).unwrap();
         fs::set_permissions(base.path(), Permissions::from_mode(0o755)).unwrap();
         let root = Self { base };
         root.make_directory(&root.path());

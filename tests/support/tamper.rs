@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;
 use std::process::{Command, Stdio};
-use std::sync::mpsc;
+use std::sync::{Mutex, mpsc};
 use std::thread::JoinHandle;
 
 /// Which call of which process, and what becomes of it.
@@ -27,6 +27,48 @@ pub(crate) struct Tampering {
     pub(crate) nth: u32,
     /// Returned in place of making the call; an errno is negative.
     pub(crate) result: i64,
+}
+
+/// What a test tampers with while `serving` runs, in the processes that its [`Tampering`] names: one call at a time.
+pub(crate) struct Injection {
+    pub(crate) call: i64,
+    /// As [`Tampering::result`], or [`SHORT`].
+    pub(crate) result: i64,
+    /// How many calls are still to be tampered with.
+    pub(crate) times: u32,
+}
+
+/// In place of a result: the call is made with a length of one.
+pub(crate) const SHORT: i64 = i64::MIN;
+
+/// Each test is a process of its own, so that this is one test's.
+static INJECTION: Mutex<Injection> = Mutex::new(Injection { call: NONE, result: 0, times: 0 });
+
+/// No call has this number.
+pub(crate) const NONE: i64 = -1;
+
+impl Injection {
+    /// From now on.
+    pub(crate) fn begin(call: i64, result: i64, times: u32) {
+        *INJECTION.lock().unwrap() = Injection { call, result, times };
+    }
+
+    /// No longer; how many calls were not made.
+    pub(crate) fn end() -> u32 {
+        let mut injection = INJECTION.lock().unwrap();
+        injection.call = NONE;
+        injection.times
+    }
+
+    /// What becomes of a call.
+    fn take(call: i64) -> Option<i64> {
+        let mut injection = INJECTION.lock().unwrap();
+        if injection.call != call || injection.times == 0 {
+            return None;
+        }
+        injection.times -= 1;
+        Some(injection.result)
+    }
 }
 
 /// What came of it.
@@ -72,7 +114,7 @@ pub(crate) fn run_and(command: &[String], tampering: &Tampering, serving: impl F
     stdin.write_all(b"\n").unwrap();
     let (over, watch) = mpsc::channel::<()>();
     let watchdog = std::thread::spawn(move || {
-        let in_time = watch.recv_timeout(PATIENCE).is_ok();
+        let in_time = watch.recv_timeout(PATIENCE * 12).is_ok();
         if !in_time {
             let _ = kill(root, Signal::SIGKILL);
         }
@@ -92,7 +134,7 @@ pub(crate) fn run_and(command: &[String], tampering: &Tampering, serving: impl F
     tracer.follow();
     let _ = over.send(());
     let stderr = String::from_utf8_lossy(&fs::read(&tracer.stderr).unwrap()).into_owned();
-    assert!(watchdog.join().unwrap(), "{command:?} did not end in {PATIENCE:?}: {stderr}");
+    assert!(watchdog.join().unwrap(), "{command:?} did not end in time: {stderr}");
     let was_ready = tracer.served.is_some();
     if let Some(Err(panic)) = tracer.served.map(JoinHandle::join) {
         eprintln!("{stderr}");
@@ -148,13 +190,20 @@ impl Tracer {
         };
         if info.op == libc::PTRACE_SYSCALL_INFO_ENTRY {
             let arguments = [registers.rdi, registers.rsi, registers.rdx, registers.r10, registers.r8, registers.r9];
-            if self.is_meant(pid, registers.orig_rax.cast_signed(), &arguments) {
-                // No call of this number: the kernel does nothing.
-                registers.orig_rax = u64::MAX;
-                let _ = ptrace::setregs(pid, registers);
-                self.pending.insert(pid.as_raw(), self.tampering.result);
-                self.times += 1;
+            let call = registers.orig_rax.cast_signed();
+            match self.meant(pid, call, &arguments) {
+                None => return,
+                Some(SHORT) if call == libc::SYS_sendfile => registers.r10 = 1,
+                // The length of a buffer, or the number of buffers.
+                Some(SHORT) => registers.rdx = 1,
+                Some(result) => {
+                    // A call that does nothing, and that every filter allows: those see what it was changed to.
+                    registers.orig_rax = libc::SYS_getpid.cast_unsigned();
+                    self.pending.insert(pid.as_raw(), result);
+                }
             }
+            let _ = ptrace::setregs(pid, registers);
+            self.times += 1;
         } else if let Some(result) = self.pending.remove(&pid.as_raw()) {
             registers.rax = result.cast_unsigned();
             let _ = ptrace::setregs(pid, registers);
@@ -179,17 +228,22 @@ impl Tracer {
         }
     }
 
-    fn is_meant(&mut self, pid: Pid, call: i64, arguments: &[u64; 6]) -> bool {
+    /// What becomes of a call, if it is one to tamper with.
+    fn meant(&mut self, pid: Pid, call: i64, arguments: &[u64; 6]) -> Option<i64> {
         let tampering = &self.tampering;
-        if call != tampering.call || !(tampering.which)(arguments) {
-            return false;
+        let from_the_start = call == tampering.call && (tampering.which)(arguments);
+        if !from_the_start && call != INJECTION.lock().unwrap().call {
+            return None;
         }
         let title = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         if !title.starts_with(tampering.whom.as_bytes()) {
-            return false;
+            return None;
+        }
+        if !from_the_start {
+            return Injection::take(call);
         }
         let count = self.counts.entry(pid.as_raw()).or_default();
         *count += 1;
-        tampering.nth == 0 || *count == tampering.nth
+        (tampering.nth == 0 || *count == tampering.nth).then_some(tampering.result)
     }
 }

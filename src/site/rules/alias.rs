@@ -55,7 +55,7 @@ impl Place {
         true
     }
 
-    fn begin(&self, values: &dyn Values, question: &mut Question) -> bool {
+    pub(super) fn begin(&self, values: &dyn Values, question: &mut Question) -> bool {
         question.at(self.root);
         let fine = self.is_literal() || template::rest(&self.rest, values, &mut question.path);
         question.chosen = question.path.len();

@@ -4,7 +4,9 @@ use super::super::lookup::RootRef;
 use super::super::template;
 use super::alias::{Alias, Place};
 use super::matchers::Compiled;
+use super::scripts::Backend;
 use crate::config::{Act, Coding, Network, RequestRate, Rule, Site, Template};
+use crate::proto::target::Path;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,6 +25,8 @@ pub(in crate::site) struct Rules {
     exact: Vec<Vec<u8>>,
     /// A regular expression does not compile, which the configuration's reader refuses. Every request is then refused: a `deny` may be lost.
     pub(super) broken: bool,
+    /// The numbers of those that run scripts.
+    scripts: Vec<usize>,
 }
 
 /// One rule.
@@ -55,6 +59,7 @@ pub(super) struct Changes {
     pub(super) listing: Option<bool>,
     pub(super) index: bool,
     pub(super) compress: Option<Arc<[Coding]>>,
+    pub(super) cache: Option<Duration>,
     pub(super) rate: Option<u64>,
 }
 
@@ -74,6 +79,7 @@ pub(super) enum Doing {
     Rewrite(Template),
     Try(Vec<Template>),
     Respond(crate::config::Respond),
+    Backend(Backend),
 }
 
 impl Rules {
@@ -95,6 +101,9 @@ impl Rules {
                 }
                 None => rules.broken = true,
             }
+            if matches!(rule.act, Some(Act::Backend(_))) {
+                rules.scripts.push(number);
+            }
             if !(rule.changes.allow.is_empty() && rule.changes.deny.is_empty()) {
                 rules.access.push(number);
             }
@@ -110,6 +119,16 @@ impl Rules {
     /// Whether any rule has `allow` or `deny`.
     pub(in crate::site) fn limits_access(&self) -> bool {
         !self.access.is_empty()
+    }
+
+    /// Whether any rule runs scripts.
+    pub(in crate::site) fn run_scripts(&self) -> bool {
+        !self.scripts.is_empty()
+    }
+
+    /// Whether a path is that of a script of any rule: such a file is never sent as it is, whichever rule acts.
+    pub(in crate::site) fn is_source(&self, path: &Path) -> bool {
+        self.scripts.iter().filter_map(|number| self.rules.get(*number)).any(|rule| rule.is_source(path))
     }
 
     /// What the star of the site's name stands for, in lower case; empty for a name without one.
@@ -133,6 +152,14 @@ fn quota(site: &Site, number: usize, rate: RequestRate) -> Quota {
 }
 
 impl OneRule {
+    fn is_source(&self, path: &Path) -> bool {
+        match &self.act {
+            Some(Doing::Backend(backend)) => self.matchers.is_source(path, backend.checks_mounts()),
+            Some(Doing::Root(_) | Doing::Alias(_) | Doing::Redirect { .. } | Doing::Rewrite(_) | Doing::Try(_) | Doing::Respond(_))
+            | None => false,
+        }
+    }
+
     fn new(rule: &Rule, root: RootRef) -> Option<OneRule> {
         let act = rule.act.as_ref().map(|act| match act {
             Act::Root(directory) => Doing::Root(Place::new(root, directory.rest.clone())),
@@ -141,6 +168,7 @@ impl OneRule {
             Act::Rewrite(to) => Doing::Rewrite(to.clone()),
             Act::Try(candidates) => Doing::Try(candidates.clone()),
             Act::Respond { answer } => Doing::Respond(answer.clone()),
+            Act::Backend(to) => Doing::Backend(Backend::new(to, rule, root)),
         });
         let of_name = rule.matchers.regex.is_none() && !rule.matchers.path.iter().any(|path| path.contains('*'));
         Some(OneRule { matchers: Compiled::new(rule)?, changes: Changes::new(&rule.changes), act, of_name })
@@ -167,6 +195,7 @@ impl Changes {
             listing: changes.listing,
             index: changes.index.is_some(),
             compress: changes.compress.as_deref().map(Arc::from),
+            cache: changes.cache,
             rate: changes.rate,
         }
     }

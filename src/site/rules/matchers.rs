@@ -6,10 +6,12 @@
 use super::super::facts::Facts;
 use super::super::lookup::Stands;
 use super::super::pattern::{Part, Pattern};
+use super::super::script::{Cut, Patterns};
 use super::super::template;
 use super::super::trace::Mismatch;
 use super::alias::{self, Found};
 use crate::config::{Act, Exists, Network, Rule, compile_regex};
+use crate::proto::head::Method;
 use crate::proto::target::Path;
 use regex_automata::meta::Regex;
 
@@ -27,6 +29,8 @@ pub(super) struct Compiled {
     pub(super) exists: Option<Exists>,
     /// Patterns of an `alias` hold at segment boundaries only.
     alias: bool,
+    /// Those of a rule that runs scripts match by parts of the path.
+    scripts: Option<Patterns>,
 }
 
 /// What a rule's matchers found.
@@ -36,6 +40,8 @@ pub(super) struct Match {
     pub(super) captures: Vec<Part>,
     /// With an `alias`, what is looked up.
     pub(super) found: Found,
+    /// Where scripts are run, which part of the path is one.
+    pub(super) cut: Cut,
 }
 
 impl Compiled {
@@ -46,8 +52,10 @@ impl Compiled {
             Some(text) => Some(compile_regex(text).ok()?),
             None => None,
         };
+        let path: Vec<Pattern> = matchers.path.iter().map(|path| Pattern::new(path.as_bytes())).collect();
         Some(Compiled {
-            path: matchers.path.iter().map(|path| Pattern::new(path.as_bytes())).collect(),
+            scripts: matches!(rule.act, Some(Act::Backend(_))).then(|| Patterns::new(&path)),
+            path,
             regex,
             captures: uses_captures(rule),
             method: matchers.method.iter().map(|method| method.as_bytes().to_vec()).collect(),
@@ -66,7 +74,9 @@ impl Compiled {
     pub(super) fn matches(&self, facts: &Facts<'_>, path: &Path, found: &mut Match) -> Result<(), Mismatch> {
         found.captures.clear();
         found.found = Found::Itself;
-        if !self.method.is_empty() && !self.method.iter().any(|method| method == facts.method_name) {
+        // HEAD is GET without content (RFC 9110, 9.3.2): what is refused to one must not be told to the other.
+        let is_meant = |method: &Vec<u8>| method == facts.method_name || facts.method == Method::Head && method == b"GET";
+        if !self.method.is_empty() && !self.method.iter().any(is_meant) {
             return Err(Mismatch::Method);
         }
         if !self.client.is_empty() && !self.client.iter().any(|network| network.contains(facts.client)) {
@@ -81,6 +91,16 @@ impl Compiled {
                 return Err(Mismatch::RequestHeader(name.clone()));
             }
         }
+        if let Some(scripts) = &self.scripts
+            && !is_no_path(facts.raw_path)
+        {
+            found.cut = scripts.cut(self.regex.as_ref(), path, &mut found.captures);
+            return match found.cut {
+                Cut::Nothing if self.path.is_empty() => Err(Mismatch::Regex),
+                Cut::Nothing => Err(Mismatch::Path),
+                Cut::Mount(_) | Cut::Prefixes(_) => Ok(()),
+            };
+        }
         let text = match_text(facts, path);
         if !self.path_matches(text, found) {
             return Err(Mismatch::Path);
@@ -91,6 +111,11 @@ impl Compiled {
         Ok(())
     }
 
+    /// Whether a path is that of a script, whoever asks for it.
+    pub(super) fn is_source(&self, path: &Path, checks_mounts: bool) -> bool {
+        self.scripts.as_ref().is_some_and(|scripts| scripts.is_source(self.regex.as_ref(), path, checks_mounts))
+    }
+
     fn path_matches(&self, text: &[u8], found: &mut Match) -> bool {
         if self.path.is_empty() {
             if self.alias && self.regex.is_none() {
@@ -98,7 +123,7 @@ impl Compiled {
             }
             return true;
         }
-        let Match { captures, found } = found;
+        let Match { captures, found, cut: _ } = found;
         self.path.iter().any(|pattern| {
             if !self.alias {
                 return pattern.matches(text, captures);
@@ -159,6 +184,7 @@ fn uses_captures(rule: &Rule) -> bool {
     let act = rule.act.as_ref().is_some_and(|act| match act {
         Act::Root(directory) | Act::Alias(directory) => template::has_captures(&directory.rest),
         Act::Redirect { to, .. } | Act::Rewrite(to) => template::has_captures(to),
+        Act::Backend(to) => to.place.as_ref().is_some_and(|place| template::has_captures(&place.directory().rest)),
         Act::Try(candidates) => candidates.iter().any(template::has_captures),
         Act::Respond { answer } => match answer {
             crate::config::Respond::Status { body, .. } => body.as_ref().is_some_and(template::has_captures),

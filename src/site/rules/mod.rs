@@ -9,12 +9,14 @@
 
 mod access;
 mod alias;
+mod backend;
 mod compiled;
 mod matchers;
 mod redirect;
 mod respond;
 mod rewrite;
 mod run;
+mod scripts;
 mod try_;
 
 pub use compiled::Quota;

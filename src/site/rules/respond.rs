@@ -1,29 +1,24 @@
 //! `respond`: a status, or a page of the server itself.
 
 use super::super::facts::Facts;
-use super::super::template::{self, Values};
+use super::super::template;
 use super::compiled::Changes;
-use super::run::{Next, Run};
+use super::run::{Inputs, Next, Run};
 use crate::config::{Page, Respond};
 use crate::proto::head::Method;
 use crate::proto::status::Status;
 
 impl Run {
-    pub(super) fn respond(
-        body: &mut Option<Vec<u8>>,
-        respond: &Respond,
-        changes: &Changes,
-        facts: &Facts<'_>,
-        values: &dyn Values,
-    ) -> Next {
+    pub(super) fn respond(body: &mut Option<Vec<u8>>, respond: &Respond, changes: &Changes, facts: &Facts<'_>, values: Inputs<'_>) -> Next {
         match respond {
             Respond::Status { status, body: template } => {
+                let status = Status::of(*status).unwrap_or(Status::INTERNAL_SERVER_ERROR);
                 if let Some(template) = template {
                     let mut text = Vec::new();
-                    template::text(template, values, &mut text);
+                    template::text(template, &values.with_status(status), &mut text);
                     *body = Some(text);
                 }
-                Next::Respond(Status::of(*status).unwrap_or(Status::INTERNAL_SERVER_ERROR))
+                Next::Respond(status)
             }
             Respond::Page(page) => Run::page(*page, changes, facts),
         }

@@ -2,6 +2,7 @@
 
 use super::super::facts::Facts;
 use super::super::lookup::{Question, Stands};
+use super::super::script::Script;
 use super::super::template::{self, Value, Values};
 use super::super::trace::{Event, Mismatch, Trace};
 use super::compiled::{Doing, OneRule, Quota, Rules, Text};
@@ -25,6 +26,8 @@ pub struct ResponseChanges {
     pub requests: Vec<Quota>,
     /// The content codings that may be sent, in place of the site's.
     pub compress: Option<Arc<[Coding]>>,
+    /// How long what was looked up may be answered from memory.
+    pub cache: Option<Duration>,
     /// Bytes per second.
     pub rate: Option<u64>,
 }
@@ -63,6 +66,8 @@ pub(in crate::site) enum Next {
     /// With [`Run::body`].
     Respond(Status),
     Page(Page),
+    /// To [`Run::script`].
+    Backend,
 }
 
 /// The state of a run.
@@ -87,10 +92,15 @@ pub(in crate::site) struct Run {
     pub(super) answered: Option<Stands>,
     pub(in crate::site) changes: ResponseChanges,
     pub(in crate::site) listing: Option<bool>,
+    /// The number of the rule whose `listing` holds.
+    pub(in crate::site) listing_by: Option<usize>,
     /// The number of the rule whose `index` holds.
     pub(in crate::site) index: Option<usize>,
     pub(in crate::site) location: Vec<u8>,
     pub(in crate::site) body: Option<Vec<u8>>,
+    pub(in crate::site) script: Script,
+    /// The rules run a second time, for an index that is a script.
+    again: bool,
 }
 
 /// The path and the query as rewriting has left them.
@@ -110,6 +120,8 @@ enum Phase {
     Rules,
     /// Within a `try`.
     Try,
+    /// A script is looked up.
+    Script,
 }
 
 enum Access {
@@ -128,13 +140,19 @@ impl Run {
         run
     }
 
+    /// Whether the question is for a program, which need be readable only for whom it runs as.
+    pub(in crate::site) fn looks_for_program(&self, rules: &Rules) -> bool {
+        let acts = || matches!(rules.rules.get(self.next).and_then(|rule| rule.act.as_ref()), Some(Doing::Backend(to)) if to.is_program);
+        self.phase == Phase::Script && acts()
+    }
+
     /// Takes the answer to the question.
     pub(in crate::site) fn answer(&mut self, stands: Stands, question: &Question) {
         // `/file.txt/` names nothing.
         let stands = if stands == Stands::File && question.directory { Stands::Nothing } else { stands };
         match self.phase {
             Phase::Access | Phase::Rules => self.known.push((self.asking, stands)),
-            Phase::Try => self.answered = Some(stands),
+            Phase::Try | Phase::Script => self.answered = Some(stands),
         }
     }
 
@@ -226,6 +244,16 @@ impl Run {
         rules.place.ask(path, &Inputs::of_name(facts, &self.current), question)
     }
 
+    /// Runs the rules again for an index that is a script, as if its own path had been asked for; false: they have run again already.
+    pub(in crate::site) fn begin_again(&mut self, path: Path) -> bool {
+        if self.again {
+            return false;
+        }
+        self.replace(path, None);
+        (self.again, self.next) = (true, 0);
+        true
+    }
+
     fn access<T: Trace>(&mut self, lent: &mut Lent<'_, T>) -> Access {
         let rules = lent.rules;
         for &number in &rules.access {
@@ -265,7 +293,7 @@ impl Run {
         }
         let asked = match &rule.act {
             Some(act @ (Doing::Root(_) | Doing::Alias(_))) => self.ask_own(act, rule, lent),
-            Some(Doing::Redirect { .. } | Doing::Rewrite(_) | Doing::Try(_) | Doing::Respond(_)) | None => {
+            Some(Doing::Redirect { .. } | Doing::Rewrite(_) | Doing::Try(_) | Doing::Respond(_) | Doing::Backend(_)) | None => {
                 self.ask_site(lent, false) == Next::Serve
             }
         };
@@ -283,7 +311,7 @@ impl Run {
         match act {
             Doing::Root(place) => place.ask(path, &values, lent.question),
             Doing::Alias(alias) => alias.ask(self.found.found, path, &values, lent.question),
-            Doing::Redirect { .. } | Doing::Rewrite(_) | Doing::Try(_) | Doing::Respond(_) => false,
+            Doing::Redirect { .. } | Doing::Rewrite(_) | Doing::Try(_) | Doing::Respond(_) | Doing::Backend(_) => false,
         }
     }
 
@@ -306,12 +334,17 @@ impl Run {
         }
         self.changes.expires = changes.expires.or(self.changes.expires);
         self.changes.body = changes.body.or(self.changes.body);
+        self.changes.cache = changes.cache.or(self.changes.cache);
         self.changes.rate = changes.rate.or(self.changes.rate);
         if let Some(codings) = &changes.compress {
             self.changes.compress = Some(Arc::clone(codings));
         }
-        self.changes.requests.extend(changes.requests);
-        self.listing = changes.listing.or(self.listing);
+        if let Some(quota) = changes.requests.filter(|quota| !self.changes.requests.contains(quota)) {
+            self.changes.requests.push(quota);
+        }
+        if changes.listing.is_some() {
+            (self.listing, self.listing_by) = (changes.listing, Some(number));
+        }
         if changes.index {
             self.index = Some(number);
         }
@@ -325,7 +358,9 @@ impl Run {
                     self.next += 1;
                     None
                 }
-                Doing::Root(_) | Doing::Alias(_) | Doing::Redirect { .. } | Doing::Respond(_) => Some(Next::Status(Status::FORBIDDEN)),
+                Doing::Root(_) | Doing::Alias(_) | Doing::Redirect { .. } | Doing::Respond(_) | Doing::Backend(_) => {
+                    Some(Next::Status(Status::FORBIDDEN))
+                }
             };
         }
         let (number, facts) = (self.next, lent.facts);
@@ -344,11 +379,15 @@ impl Run {
                 Next::Serve
             }),
             Doing::Redirect { to, status } => Some(Run::redirect(&mut self.location, to, *status, &values)),
-            Doing::Respond(respond) => Some(Run::respond(&mut self.body, respond, &rule.changes, facts, &values)),
+            Doing::Respond(respond) => Some(Run::respond(&mut self.body, respond, &rule.changes, facts, values)),
             Doing::Rewrite(to) => {
                 let next = self.rewrite(to, rule, facts);
                 self.trace_path(number, next.is_none(), lent);
                 next
+            }
+            Doing::Backend(backend) => {
+                self.phase = Phase::Script;
+                Some(self.backend(backend, rule, lent))
             }
             Doing::Try(candidates) => {
                 self.phase = Phase::Try;
@@ -387,6 +426,7 @@ impl Doing {
             Doing::Rewrite(_) => "rewrite",
             Doing::Try(_) => "try",
             Doing::Respond(_) => "respond",
+            Doing::Backend(_) => "backend",
         }
     }
 }
@@ -407,15 +447,22 @@ pub(super) struct Inputs<'a> {
     current: &'a Current,
     captures: &'a [super::super::pattern::Part],
     of_name: bool,
+    /// Of the response, where it is known.
+    status: Option<Status>,
 }
 
 impl<'a> Inputs<'a> {
     pub(super) fn new(rule: &OneRule, facts: &'a Facts<'a>, current: &'a Current, found: &'a Match) -> Inputs<'a> {
-        Inputs { facts, current, captures: &found.captures, of_name: rule.of_name }
+        Inputs { facts, current, captures: &found.captures, of_name: rule.of_name, status: None }
     }
 
-    fn of_name(facts: &'a Facts<'a>, current: &'a Current) -> Inputs<'a> {
-        Inputs { facts, current, captures: &[], of_name: true }
+    /// The same for a response of that status.
+    pub(super) fn with_status(self, status: Status) -> Inputs<'a> {
+        Inputs { status: Some(status), ..self }
+    }
+
+    pub(super) fn of_name(facts: &'a Facts<'a>, current: &'a Current) -> Inputs<'a> {
+        Inputs { facts, current, captures: &[], of_name: true, status: None }
     }
 }
 
@@ -438,8 +485,9 @@ impl Values for Inputs<'_> {
             Variable::Time => Value::Text(facts.time),
             Variable::TlsVersion => Value::Text(facts.tls_version.as_bytes()),
             Variable::TlsSni => Value::Text(facts.tls_sni.as_bytes()),
-            // Known only when the response is made.
-            Variable::Status | Variable::Bytes | Variable::Duration => Value::Nothing,
+            Variable::Status => self.status.map_or(Value::Status, |status| Value::Number(u64::from(status.code()))),
+            // Of access lines alone.
+            Variable::Bytes | Variable::Duration => Value::Nothing,
         }
     }
 

@@ -10,6 +10,7 @@ use crate::site::{ResponseChanges, Sites};
 
 mod access_and_acts;
 mod as_written;
+mod scripts;
 
 const FILES: &[&str] = &[
     "/srv/index.html",
@@ -21,6 +22,13 @@ const FILES: &[&str] = &[
     "/srv/folder/index.html",
     "/srv/secret",
     "/srv/x..",
+    "/srv/dir.php/x.jpg",
+    "/srv/dir.php/x.php",
+    "/srv/s.phtml",
+    "/srv/s.phps",
+    "/srv/s.inc",
+    "/srv/.x.php",
+    "/other/s.php",
     "/srv/.env",
     "/srv/sub/b.txt",
     "/icons/x.png",
@@ -32,8 +40,19 @@ const FILES: &[&str] = &[
     "/other/a.txt",
     "/other/.well-known/acme",
 ];
-const DIRECTORIES: &[&str] =
-    &["/srv", "/srv/folder", "/srv/config", "/srv/sub", "/icons", "/icons/sub", "/www", "/www/alice", "/other", "/srv/empty"];
+const DIRECTORIES: &[&str] = &[
+    "/srv",
+    "/srv/folder",
+    "/srv/config",
+    "/srv/sub",
+    "/icons",
+    "/icons/sub",
+    "/www",
+    "/www/alice",
+    "/other",
+    "/srv/empty",
+    "/srv/dir.php",
+];
 
 fn network(text: &str) -> Network {
     let (address, bits) = text.split_once('/').unwrap_or((text, if text.contains(':') { "128" } else { "32" }));
@@ -156,6 +175,13 @@ fn ask(site: &Site, asked: &Asked) -> Ran {
         Outcome::Page(page) => format!("{page:?}"),
         Outcome::Allow => "allow".to_owned(),
         Outcome::MethodNotAllowed => "405".to_owned(),
+        Outcome::Source => "source".to_owned(),
+        Outcome::Backend => {
+            let script = plan.script().unwrap();
+            let (name, info) = plan.path(&facts).bytes().split_at(script.name);
+            let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+            format!("{} {}|{} at {}", script.backend, text(name), text(info), full(&plan))
+        }
     };
     let string = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     Ran {

@@ -244,7 +244,7 @@ fn k27_a_worker_that_never_answers_is_ended_after_its_grace() {
     let start = std::time::Instant::now();
     let status = server.end(Signal::SIGTERM);
     assert_eq!(status.code(), Some(0), "{status:?}");
-    assert!(start.elapsed().as_secs() < 5, "{:?}", start.elapsed());
+    assert!(start.elapsed() < PATIENCE / 2, "{:?}", start.elapsed());
 }
 
 #[test]

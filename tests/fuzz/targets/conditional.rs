@@ -51,5 +51,5 @@ fn decide(method: &str, lines: &[&[u8]]) -> Option<(Precondition, bool)> {
     text.extend_from_slice(b"\r\n");
     let mut space = head::field_space();
     let request = head::parse(&text, &mut space, &LIMITS).ok()?;
-    Some((conditional::evaluate(&request, &VALIDATORS), conditional::if_range_holds(&request, &VALIDATORS)))
+    Some((conditional::evaluate(&request, &VALIDATORS), conditional::if_range_holds(&request, &VALIDATORS, i64::MAX)))
 }

@@ -31,6 +31,10 @@ impl Fields for One<'_> {
     fn first(&self, _: &str) -> Option<&[u8]> {
         Some(self.0)
     }
+
+    fn each<'f>(&'f self, visit: &mut dyn FnMut(&'f str, &'f [u8])) {
+        visit("X", self.0);
+    }
 }
 
 libfuzzer_sys::fuzz_target!(|data: (u8, u16, u64, &[u8])| {
@@ -50,6 +54,7 @@ libfuzzer_sys::fuzz_target!(|data: (u8, u16, u64, &[u8])| {
         path: part(),
         query: Some(part()),
         host: part(),
+        site: part(),
         port: status,
         scheme: Scheme::Http,
         status,

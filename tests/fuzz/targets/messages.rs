@@ -5,10 +5,11 @@
 use anchorite::config::{self, LogSlice, WorkerSlice};
 use anchorite::ipc::control::{self, Order};
 use anchorite::ipc::messages::{Message, ToLog, ToParent, ToWorker};
+use anchorite::ipc::run;
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     let Some((kind, packet)) = data.split_first() else { return };
-    match kind % 6 {
+    match kind % 7 {
         0 => one_encoding::<ToWorker>(packet),
         1 => one_encoding::<ToLog>(packet),
         2 => one_encoding::<ToParent>(packet),
@@ -23,7 +24,8 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
         }
         // Slices come from the parent alone, and yet must not bring a role down in any other way than by being refused.
         4 => drop(config::decode::<WorkerSlice>(packet)),
-        _ => drop(config::decode::<LogSlice>(packet)),
+        5 => drop(config::decode::<LogSlice>(packet)),
+        _ => one_encoding::<run::Request>(packet),
     }
 });
 

@@ -1,0 +1,38 @@
+//! What the loop does for backends: takes the connections that `connect` made, wakes who waits, writes what they say.
+//!
+//! Runs in the worker, as a part of its loop.
+
+use super::Worker;
+use crate::config::Level;
+use crate::ipc::messages::ToParent;
+
+impl Worker {
+    /// Takes connections to backends that `connect` made.
+    pub(super) fn take_connections(&mut self) {
+        if !self.service.backends.receive(&self.poller, self.service.clock.now) {
+            let _ = self.parent.send(&ToParent::MalformedConnect, &[]);
+        }
+    }
+
+    /// Takes what `spool` has to say of bodies.
+    pub(super) fn take_spooled(&mut self) {
+        if !self.service.backends.spool.receive() {
+            let _ = self.parent.send(&ToParent::MalformedSpool, &[]);
+        }
+    }
+
+    /// Wakes the clients whose backends have something new, and sees to the connections to backends.
+    pub(super) fn sweep_backends(&mut self) {
+        let now = self.service.clock.now;
+        self.service.backends.feed(now);
+        if self.service.backends.next_moment().is_some_and(|moment| moment <= now) {
+            self.service.backends.sweep(now);
+        }
+        for token in std::mem::take(&mut self.service.backends.woken) {
+            self.wake(token);
+        }
+        for line in std::mem::take(&mut self.service.backends.lines) {
+            self.service.log.error(Level::Error, &line);
+        }
+    }
+}
