@@ -61,8 +61,8 @@ impl Service {
         original: &Rc<Served>,
     ) -> Option<u32> {
         let now = self.clock.now;
-        // It gets the file itself whatever stands beside it.
-        if Wanted::of(incoming.request).is_plain() {
+        // It gets the file itself whatever stands beside it, and `Vary` is said of such a type anyway.
+        if Wanted::of(incoming.request).is_plain() && original.may_be_encoded() {
             return None;
         }
         if lookup.path.is_empty() || original.coding.is_some() || original.coded_already || self.codings(site).is_empty() {
