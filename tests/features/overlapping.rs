@@ -1,7 +1,7 @@
 //! A reload to an address that overlaps one which is open: nobody is refused, nothing that waits is lost, and a reload that fails
 //! leaves the sockets as they were.
 
-use crate::support::{Client, Configuration, PATIENCE, Root, Server, free_port, is_alive, is_root, request, signal, wait_until};
+use crate::support::{Client, Configuration, Done, PATIENCE, Root, Server, free_port, is_alive, is_root, request, signal, wait_until};
 use nix::sys::signal::Signal;
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
@@ -22,15 +22,6 @@ fn steps(port: u16) -> Vec<Vec<String>> {
     let sets: [&[&str]; 7] =
         [&["0.0.0.0"], &["[::]"], &["127.0.0.1", "[::1]"], &["0.0.0.0", "[::]"], &["127.0.0.2", "127.0.0.1"], &["0.0.0.0"], &["127.0.0.1"]];
     sets.iter().map(|ips| ips.iter().map(|ip| at(ip, port)).collect()).collect()
-}
-
-/// Ends the load however the test ends.
-struct Done<'d>(&'d AtomicBool);
-
-impl Drop for Done<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
 }
 
 #[test]

@@ -23,6 +23,7 @@ pub(crate) use processes::{Process, children_of, is_alive, signal, status_field}
 pub(crate) use root::Root;
 pub(crate) use server::{Ended, Launch, Server, free_port};
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// How long a test waits for what must happen at once on an idle machine. Generous, since the tests share few CPUs, with others too; who
@@ -40,6 +41,15 @@ pub(crate) fn wait_until(limit: Duration, mut condition: impl FnMut() -> bool) -
             return None;
         }
         std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Says to other threads that the test is over, however it ends: a scope waits for them where an assertion fails, too.
+pub(crate) struct Done<'d>(pub(crate) &'d AtomicBool);
+
+impl Drop for Done<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
     }
 }
 
