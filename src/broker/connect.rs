@@ -41,11 +41,18 @@ fn look_up(identity: Identity, slice: &mut ConnectSlice) -> Result<(), String> {
 struct Connect {
     born: Born<ConnectSlice>,
     /// Where each number leads: a name may have several addresses, which are tried in this order.
-    targets: Vec<(Vec<Address>, u64)>,
+    targets: Vec<Way>,
     senders: BTreeMap<u64, Sender>,
     pending: BTreeMap<u64, Pending>,
     next_token: u64,
     stopping: bool,
+}
+
+/// Where the number of an address leads.
+struct Way {
+    addresses: Vec<Address>,
+    timeout_ms: u64,
+    begins: bool,
 }
 
 /// A worker.
@@ -67,6 +74,8 @@ struct Pending {
     until: u64,
     again: u64,
     pause: u64,
+    /// Until when a socket that is not there is waited for.
+    patience: u64,
 }
 
 impl Connect {
@@ -74,7 +83,7 @@ impl Connect {
         let inside = |path: &std::path::Path| Address::Path(born.confined.inside.path(path));
         let target = |target: &Target| {
             let addresses = target.addresses.iter().map(|ip| Address::Ip(*ip)).chain(target.path.as_deref().map(inside));
-            (addresses.collect(), target.timeout_ms)
+            Way { addresses: addresses.collect(), timeout_ms: target.timeout_ms, begins: target.begins }
         };
         let targets = born.slice.targets.iter().map(target).collect();
         born.poller.add(&born.parent, Interest::Input, PARENT)?;
@@ -148,9 +157,10 @@ impl Connect {
     }
 
     fn begin(&mut self, sender: u64, request: Request) {
-        let timeout = self.targets.get(usize::from(request.address)).map_or(0, |(_, timeout)| *timeout);
-        let until = clock::monotonic_ms().saturating_add(timeout);
-        let pending = Pending { sender, request, socket: None, at: 0, turn: 0, until, again: 0, pause: PAUSE_MIN_MS };
+        let now = clock::monotonic_ms();
+        let (timeout, begins) = self.targets.get(usize::from(request.address)).map_or((0, false), |way| (way.timeout_ms, way.begins));
+        let (until, patience) = (now.saturating_add(timeout), if begins { now + BEGIN_MS } else { 0 });
+        let pending = Pending { sender, request, socket: None, at: 0, turn: 0, until, again: 0, pause: PAUSE_MIN_MS, patience };
         if let Some(sender) = self.senders.get_mut(&sender) {
             sender.pending += 1;
         }
@@ -160,7 +170,7 @@ impl Connect {
     /// Tries the present address of a request, and the next ones where it fails at once.
     fn dial(&mut self, mut pending: Pending) {
         loop {
-            let (addresses, _) = &self.targets[usize::from(pending.request.address)];
+            let addresses = &self.targets[usize::from(pending.request.address)].addresses;
             let Some(address) = addresses.get(pending.at) else {
                 return self.end(&pending, Outcome::Failed { errno: NO_ADDRESS }, None);
             };
@@ -179,8 +189,9 @@ impl Connect {
                     self.pending.insert(token, pending);
                     return;
                 }
-                Err(fault) if fault.kind() == io::ErrorKind::WouldBlock => {
-                    // The queue of the backend's socket is full (unix(7)), and nothing tells when it is not any more.
+                Err(fault) if fault.kind() == io::ErrorKind::WouldBlock || (is_absent(&fault) && now < pending.patience) => {
+                    // The queue of the backend's socket is full (unix(7)), and nothing tells when it is not any more; or `spawn` is about to
+                    // make the socket, of a program that came with a reload.
                     pending.again = clock::monotonic_ms() + pending.pause;
                     pending.pause = (pending.pause * 2).min(PAUSE_MAX_MS);
                     let token = self.token();
@@ -199,7 +210,7 @@ impl Connect {
         let Some(socket) = pending.socket.take() else { return };
         // The worker's copy is the same open file: it would go on to be waited for here.
         let _ = self.born.poller.remove(&socket);
-        let more = self.targets.get(usize::from(pending.request.address)).is_some_and(|(all, _)| pending.at + 1 < all.len());
+        let more = self.targets.get(usize::from(pending.request.address)).is_some_and(|way| pending.at + 1 < way.addresses.len());
         match socket::outcome(&socket) {
             Ok(()) => self.end(&pending, Outcome::Connected, Some(&socket)),
             Err(_) if more => {
@@ -229,7 +240,7 @@ impl Connect {
 
     /// How many addresses there are to try.
     fn count(&self, pending: &Pending) -> usize {
-        self.targets.get(usize::from(pending.request.address)).map_or(0, |(addresses, _)| addresses.len())
+        self.targets.get(usize::from(pending.request.address)).map_or(0, |way| way.addresses.len())
     }
 
     fn end(&mut self, pending: &Pending, outcome: Outcome, socket: Option<&OwnedFd>) {
@@ -245,6 +256,11 @@ impl Connect {
         let descriptors: Vec<_> = socket.iter().map(|socket| socket.as_fd()).collect();
         let _ = sender.channel.send(&Reply { id, outcome }, &descriptors);
     }
+}
+
+/// Whether there is no socket, or nobody who listens at it.
+fn is_absent(fault: &io::Error) -> bool {
+    matches!(fault.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
 }
 
 fn failed(fault: &io::Error) -> Outcome {
@@ -263,6 +279,9 @@ const PENDING_MAX: usize = 256;
 /// How soon a full queue is tried again.
 const PAUSE_MIN_MS: u64 = 1;
 const PAUSE_MAX_MS: u64 = 50;
+
+/// How long `spawn` may need to make a socket.
+const BEGIN_MS: u64 = 1_000;
 
 /// ENXIO: a name that could not be looked up when this process was started.
 const NO_ADDRESS: u16 = 6;

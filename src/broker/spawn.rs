@@ -12,7 +12,7 @@ mod runs;
 use crate::config::{self, Level, Program, SpawnSlice};
 use crate::ipc::back_off::BackOff;
 use crate::ipc::birth::{self, Born, Order};
-use crate::ipc::messages::ToSpawn;
+use crate::ipc::messages::{ToParent, ToSpawn};
 use crate::ipc::{Channel, lines};
 use crate::role::Role;
 use crate::sys::epoll::Interest;
@@ -45,6 +45,8 @@ struct Spawn {
     leaving: Vec<(i32, u64)>,
     runs: Runs,
     next_token: u64,
+    /// The parent has sent a table of programs and was not told yet that they were started.
+    untold: bool,
     /// When whatever still runs is ended.
     stopping: Option<u64>,
 }
@@ -81,6 +83,7 @@ impl Spawn {
             leaving: Vec::new(),
             runs: Runs::default(),
             next_token: SIGNALS + 1,
+            untold: false,
             stopping: None,
         })
     }
@@ -90,6 +93,9 @@ impl Spawn {
         loop {
             let now = clock::monotonic_ms();
             self.start_due(now);
+            if std::mem::take(&mut self.untold) {
+                let _ = self.born.parent.send(&ToParent::Begun, &[]);
+            }
             self.end_overdue(now);
             self.end_runs(now);
             let is_empty = self.leaving.is_empty() && self.places.is_empty() && self.runs.is_empty();
@@ -119,6 +125,7 @@ impl Spawn {
                     for table in descriptors {
                         let table: SpawnSlice = config::decode(&memory::content(table)?).map_err(|_| io::ErrorKind::InvalidData)?;
                         self.take_programs(table);
+                        self.untold = true;
                     }
                 }
                 Order::Given(ToSpawn::Log, descriptors) => {

@@ -73,6 +73,8 @@ pub struct Target {
     /// Whose addresses `connect` looks up before it is confined, and the port.
     pub name: Option<(String, u16)>,
     pub timeout_ms: u64,
+    /// The service starts the program itself: a socket that is not there is about to be.
+    pub begins: bool,
 }
 
 /// The bytes are not a slice as this version writes it.

@@ -125,6 +125,8 @@ pub enum ToParent {
     Lost { lines: u32, file: u16, errno: u16 },
     /// Only from `log`: nobody listens any more at the socket to syslog, and it may make no other.
     NoSyslog,
+    /// Only from `spawn`: the sockets of the programs it was told of are there, as far as they could be made.
+    Begun,
 }
 
 impl Message for ToWorker {
@@ -333,6 +335,7 @@ impl Message for ToParent {
                 totals.counters.iter().chain(&totals.gauges).for_each(|value| packet.extend(value.to_le_bytes()));
             }
             ToParent::NoSyslog => packet.push(8),
+            ToParent::Begun => packet.push(12),
             ToParent::MalformedFiles => packet.push(9),
             ToParent::MalformedConnect => packet.push(10),
             ToParent::MalformedSpool => packet.push(11),
@@ -361,6 +364,7 @@ impl Message for ToParent {
             [9] => Some(ToParent::MalformedFiles),
             [10] => Some(ToParent::MalformedConnect),
             [11] => Some(ToParent::MalformedSpool),
+            [12] => Some(ToParent::Begun),
             [5, ref why @ ..] if why.len() <= WHY_MAX && why.iter().all(|byte| is_printable(*byte)) => {
                 Some(ToParent::Failed { why: why.iter().copied().map(char::from).collect() })
             }
@@ -472,6 +476,7 @@ mod tests {
             ToParent::MalformedFiles,
             ToParent::MalformedConnect,
             ToParent::MalformedSpool,
+            ToParent::Begun,
         ]);
     }
 

@@ -25,7 +25,7 @@ impl Backends {
     /// # Errors
     /// Names a group that is not known, or is root's.
     pub(super) fn new(config: &Config, withheld: &Withheld) -> Result<Backends, String> {
-        let (mut shown, mut groups, mut targets) = (BTreeSet::new(), BTreeSet::new(), Vec::new());
+        let (mut groups, mut targets) = (BTreeSet::new(), Vec::new());
         for backend in config.backends.iter().filter(|backend| backend.protocol != Protocol::Cgi) {
             if let Some(group) = &backend.group {
                 match privilege::look_up_group(group)? {
@@ -35,21 +35,28 @@ impl Backends {
             }
             let timeout_ms = u64::try_from(backend.connect_timeout.as_millis()).unwrap_or(u64::MAX);
             for address in &backend.addresses {
-                let mut target = Target { timeout_ms, ..Target::default() };
+                let mut target = Target { timeout_ms, begins: backend.spawn.is_some(), ..Target::default() };
                 match address {
                     BackendAddress::Tcp { host, port } => target.addresses.push(SocketAddr::new(*host, *port)),
                     BackendAddress::Name { .. } => target.name = address.name(),
                     BackendAddress::Unix(path) => {
-                        let path = resolved(path);
-                        shown.extend(place(&path, withheld).map(|place| OsString::from(place.to_owned())));
-                        target.path = Some(path);
+                        target.path = Some(resolved(path));
                     }
                 }
                 targets.push(target);
             }
         }
         let slice = ConnectSlice { targets, again: false };
-        Ok(Backends { slice, shown: shown.into_iter().collect(), groups: groups.into_iter().collect() })
+        let mut backends = Backends { slice, shown: Vec::new(), groups: groups.into_iter().collect() };
+        backends.look_again(withheld);
+        Ok(backends)
+    }
+
+    /// Shows what is there of the sockets now.
+    pub(super) fn look_again(&mut self, withheld: &Withheld) {
+        let paths = self.slice.targets.iter().filter_map(|target| target.path.as_deref());
+        let places: BTreeSet<&Path> = paths.filter_map(|path| place(path, withheld)).collect();
+        self.shown = places.into_iter().map(OsString::from).collect();
     }
 
     pub(super) fn role(&self) -> Option<Role> {

@@ -126,6 +126,11 @@ impl Cells {
         connect.into_iter().chain(Some(Role::Spool).filter(|_| any))
     }
 
+    /// Looks again for the sockets of backends, which `spawn` has made meanwhile.
+    pub(super) fn see_sockets(&mut self) {
+        self.backends.look_again(&self.withheld);
+    }
+
     /// Whether there is anything for `spawn` to start.
     pub(super) fn needs_spawn(&self) -> bool {
         !self.programs.programs.is_empty() || self.runs.is_some()

@@ -4,7 +4,7 @@
 //!
 //! `start` is what happens once, `cell` what is decided about each confined process, `listen` the sockets, `child` one
 //! process from its start to its verification, `slot` the place it has and gets again, `generation` the workers of one
-//! reading of the configuration, `prepare` what they need before they start, `hand_over` what they get once they run,
+//! reading of the configuration, `prepare` what they need before they start, `hear` what they say, `hand_over` what they get once they run,
 //! `reload` how the next one takes over, `control` and `status` what an administrator asks, `upgrade` the next program in
 //! the same process, `legacy` what that is left and `restore` the way back, `stuck` what does not even die, `supervise` the loop.
 
@@ -18,6 +18,7 @@ mod child;
 mod control;
 mod generation;
 mod hand_over;
+mod hear;
 mod legacy;
 mod listen;
 mod logs;

@@ -1,6 +1,7 @@
 //! `spawn` being told: which programs to run, where their lines go, and when to stop.
 
 use super::child::Brokers;
+use super::prepare::Prepared;
 use super::slot::{Place, Slot};
 use super::supervise::Supervisor;
 use crate::config;
@@ -8,11 +9,30 @@ use crate::ipc::messages::{ToSpawn, ToWorker};
 use crate::role::Role;
 use crate::sys::{clock, memory};
 use std::os::fd::AsFd;
+use std::rc::Rc;
 
 impl Supervisor {
-    /// Has `spawn` run the programs of the generation that serves; it is started with the first of them.
+    /// While the service starts: has `spawn` start the programs of the first generation, and waits until their sockets are there, so that the
+    /// first request finds them. What cannot be made now is tried again later, and no reason not to serve.
+    pub(super) fn begin_programs(&mut self, first: &mut Prepared) -> Result<(), String> {
+        if first.cells.programs.programs.is_empty() {
+            return Ok(());
+        }
+        self.give_programs()?;
+        let until = clock::monotonic_ms() + BEGIN_MS;
+        while !self.programs_begun && !self.is_stopping() && clock::monotonic_ms() < until {
+            self.start_due(clock::monotonic_ms());
+            self.turn(until)?;
+        }
+        Rc::make_mut(&mut first.cells).see_sockets();
+        first.watched.look_again(clock::monotonic_ms());
+        Ok(())
+    }
+
+    /// Has `spawn` run the programs of the generation that serves, or will be the first to; it is started with the first of them.
     pub(super) fn give_programs(&mut self) -> Result<(), String> {
-        let Some(cells) = self.current().map(|generation| generation.cells.clone()) else { return Ok(()) };
+        let serving = self.current().or(self.generations.first());
+        let Some(cells) = serving.map(|generation| generation.cells.clone()) else { return Ok(()) };
         if self.slot(SPAWN).is_none() {
             if let Some(generation) = self.generations.first_mut().filter(|_| cells.needs_spawn()) {
                 let mut slot = Slot::new(Role::Spawn, 0, 0);
@@ -74,3 +94,6 @@ impl Supervisor {
 
 /// Where `spawn` stands, beside `log`, once there was something for it to start.
 const SPAWN: Place = Place { generation: 0, slot: 1 };
+
+/// How long a start waits for the sockets of programs.
+const BEGIN_MS: u64 = 5_000;

@@ -15,8 +15,8 @@ use super::slot::{Place, Slot};
 use crate::config::Level;
 use crate::ipc::control::Order;
 use crate::ipc::messages::{Death, ToFiles, ToLog, ToParent, ToSpawn, ToWorker};
-use crate::ipc::{Channel, Received, birth};
-use crate::role::{Layer, Role};
+use crate::ipc::{Channel, Received};
+use crate::role::Role;
 use crate::sys::candidate::Candidate;
 use crate::sys::clock;
 use crate::sys::epoll::{Interest, Poller};
@@ -37,6 +37,8 @@ pub(super) struct Supervisor {
     pub(super) manager: Manager,
     /// The first generation serves and the pid file is written.
     pub(super) started: bool,
+    /// `spawn` has made the sockets of the programs that it was told last, as far as it can.
+    pub(super) programs_begun: bool,
     pub(super) next_log_number: u16,
     stopping: Stopping,
     pub(super) source: Source,
@@ -97,6 +99,7 @@ impl Supervisor {
             pid_file: None,
             manager,
             started: false,
+            programs_begun: false,
             poller,
             next_log_number: 0,
             stopping: Stopping::No,
@@ -137,8 +140,9 @@ impl Supervisor {
         outcome
     }
 
-    fn start_first(&mut self, first: Prepared) -> Result<(), String> {
+    fn start_first(&mut self, mut first: Prepared) -> Result<(), String> {
         self.launch(0)?;
+        self.begin_programs(&mut first)?;
         self.begin(first, &[])?;
         let deadline = clock::monotonic_ms() + START_MS;
         while self.generations.iter().any(|generation| generation.phase == Phase::Starting) {
@@ -177,7 +181,7 @@ impl Supervisor {
     ///
     /// # Errors
     /// While the service starts, whatever failed.
-    fn turn(&mut self, deadline: u64) -> Result<(), String> {
+    pub(super) fn turn(&mut self, deadline: u64) -> Result<(), String> {
         let timeout = deadline.saturating_sub(clock::monotonic_ms());
         let count = self.poller.wait(Some(timeout)).map_err(|fault| format!("epoll: {fault}"))?;
         let tokens: Vec<u64> = (0..count).filter_map(|index| self.poller.ready(index)).map(|ready| ready.token).collect();
@@ -258,116 +262,6 @@ impl Supervisor {
         (0..u32::try_from(count).unwrap_or(0)).try_for_each(|slot| self.launch_at(Place { generation, slot }))
     }
 
-    /// Takes one message of a child.
-    fn take_message(&mut self, place: Place) -> Result<(), String> {
-        let Some(slot) = self.slot(place) else { return Ok(()) };
-        let Some(child) = slot.child.as_ref() else { return Ok(()) };
-        let (role, state) = (slot.role, child.state);
-        match child.channel.receive() {
-            Received::Nothing => Ok(()),
-            Received::Ended => {
-                // It is dead or about to be; its end is reported when it is reaped. A process that only closed its channel
-                // is of no use any more, and is ended if it is still there in a moment; at once while it starts, as it may have
-                // left the reason in the channel, which is read then.
-                let _ = self.poller.remove(&child.channel);
-                if state == State::Starting {
-                    process::kill(child.pid);
-                } else if let Some(child) = self.slot_mut(place).and_then(|slot| slot.child.as_mut()).filter(|_| state == State::Serving) {
-                    child.state = State::Leaving(clock::monotonic_ms() + LEAVE_MS);
-                }
-                Ok(())
-            }
-            Received::Message(ToParent::Ready { missing }, _) if state == State::Starting => {
-                let missing: Vec<Layer> = birth::missing(missing).collect();
-                self.admit(place, &missing)
-            }
-            Received::Message(ToParent::Failed { why }, _) if state == State::Starting => {
-                self.condemn(place, &format!("did not start: {why}"))
-            }
-            Received::Message(ToParent::Malformed { worker }, _) if !matches!(role, Role::Worker | Role::Parent) => {
-                self.condemn_worker(place, role, worker)
-            }
-            Received::Message(ToParent::MalformedFiles, _) if role == Role::Worker => self.condemn_files(place),
-            Received::Message(ToParent::MalformedConnect, _) if role == Role::Worker => self.condemn_broker(place, Role::is_connect),
-            Received::Message(ToParent::MalformedSpool, _) if role == Role::Worker => self.condemn_broker(place, Role::is_spool),
-            Received::Message(ToParent::Lost { lines, file, errno }, _) if role == Role::Log => {
-                self.lost_lines += u64::from(lines);
-                self.logs.report.line(Level::Error, &self.logs.loss(lines, file, errno));
-                Ok(())
-            }
-            // Only who was asked, or a worker that is taken over could keep this process busy.
-            Received::Message(ToParent::Counters(totals), _) if slot.asked > 0 => {
-                self.counters(place, totals);
-                Ok(())
-            }
-            Received::Message(ToParent::NoSyslog, _) if role == Role::Log => self.give_syslog(),
-            Received::Message(
-                ToParent::Ready { .. }
-                | ToParent::Counters(_)
-                | ToParent::Failed { .. }
-                | ToParent::Proved { .. }
-                | ToParent::Unusable { .. }
-                | ToParent::Malformed { .. }
-                | ToParent::MalformedFiles
-                | ToParent::MalformedConnect
-                | ToParent::MalformedSpool
-                | ToParent::Lost { .. }
-                | ToParent::NoSyslog,
-                _,
-            )
-            | Received::Malformed => self.condemn(place, "sent a message that it may not send"),
-        }
-    }
-
-    /// A child says that it is confined: believes it if `/proc` says so too, and gives it its work. The workers of a new
-    /// generation get theirs together, when the last of them is ready.
-    fn admit(&mut self, place: Place, missing: &[Layer]) -> Result<(), String> {
-        let Some(generation) = self.generations.iter_mut().find(|generation| generation.number == place.generation) else {
-            return Ok(());
-        };
-        let (cells, phase) = (generation.cells.clone(), generation.phase);
-        let Some(slot) = generation.slots.get_mut(place.index()) else {
-            return Ok(());
-        };
-        let Some(child) = slot.child.as_mut() else { return Ok(()) };
-        if let Err(why) = Nursery::verify(&cells, slot.role, child, missing) {
-            return self.condemn(place, &format!("is not confined: {why}"));
-        }
-        child.state = State::Serving;
-        if slot.role == Role::Log {
-            if phase == Phase::Starting {
-                generation.phase = Phase::Serving;
-            }
-            return self.give_logs();
-        }
-        if slot.role == Role::Spawn {
-            return self.admit_spawn();
-        }
-        let (role, is_ready) = (slot.role, generation.is_ready());
-        if role.is_shared() {
-            self.admit_broker(place, role)?;
-        }
-        match phase {
-            Phase::Starting if is_ready => self.succeed(place.generation),
-            Phase::Starting | Phase::Draining(_) => Ok(()),
-            Phase::Serving => self.give_listeners(place),
-        }
-    }
-
-    /// Ends a child for a reason that is logged. In a generation that starts, that ends the generation.
-    pub(super) fn condemn(&mut self, place: Place, why: &str) -> Result<(), String> {
-        let Some(slot) = self.slot_mut(place) else { return Ok(()) };
-        let why = format!("{} {why}", slot.name());
-        if let Some(child) = slot.child.as_mut() {
-            child.condemn();
-        }
-        if self.is_starting(place.generation) {
-            return self.fail(place.generation, why);
-        }
-        self.logs.report.line(Level::Error, &format!("{why}; it is ended"));
-        Ok(())
-    }
-
     /// A child has ended: logs it and plans its replacement.
     fn bury(&mut self, pid: i32, ended: Ended) -> Result<(), String> {
         let now = clock::monotonic_ms();
@@ -416,7 +310,7 @@ impl Supervisor {
         Ok(())
     }
 
-    fn start_due(&mut self, now: u64) {
+    pub(super) fn start_due(&mut self, now: u64) {
         for place in self.places(|slot| slot.child.is_none() && slot.next_start.is_some_and(|moment| moment <= now)) {
             if let Err(why) = self.launch_at(place) {
                 self.logs.report.line(Level::Error, &why);
@@ -548,7 +442,7 @@ impl Supervisor {
         self.generations.iter().rfind(|generation| generation.number > 0 && generation.phase == Phase::Serving)
     }
 
-    fn is_starting(&self, number: u32) -> bool {
+    pub(super) fn is_starting(&self, number: u32) -> bool {
         self.generations.iter().any(|generation| generation.number == number && generation.phase == Phase::Starting)
     }
 
@@ -593,6 +487,3 @@ const STOP_GRACE_MS: u64 = 2_000;
 const KILL_AFTER_MS: u64 = 500;
 const LOG_GRACE_MS: u64 = 2_000;
 const KILL_AGAIN_MS: u64 = 20;
-
-/// How long a process may live after its channel has ended.
-const LEAVE_MS: u64 = 100;

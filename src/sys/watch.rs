@@ -26,6 +26,12 @@ impl Watched {
         Watched { directories, looked: now, told: Vec::new() }
     }
 
+    /// Takes them as they are now, again.
+    pub fn look_again(&mut self, now: u64) {
+        let paths = std::mem::take(&mut self.directories).into_iter().map(|(path, _)| PathBuf::from(path));
+        *self = Watched::new(paths, now);
+    }
+
     /// A directory that is another one than it was, told once for each change. Looks no more often than every [`WATCH_MS`].
     pub fn replaced(&mut self, now: u64) -> Option<PathBuf> {
         if now.saturating_sub(self.looked) < WATCH_MS {

@@ -60,6 +60,7 @@ fn m01_m02_m06_a_worker_that_sends_the_parent_what_it_may_not_is_ended() {
         ("Malformed, which only log may send", vec![3, 1, 0]),
         ("Lost, which only log may send", vec![4, 1, 0, 0, 0, 1, 0, 28, 0]),
         ("NoSyslog, which only log may send", vec![8]),
+        ("Begun, which only spawn may send", vec![12]),
         ("Failed, after Ready", b"\x05why".to_vec()),
         ("Failed, not printable", b"\x05\x1b[2J".to_vec()),
         ("too long", vec![5; 513]),

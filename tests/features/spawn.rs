@@ -113,7 +113,7 @@ fn a_page_of_a_started_program_is_served_and_while_there_is_none_503() {
         "<?php header('X-Of: php'); echo $_SERVER['SCRIPT_NAME'], '|', $_SERVER['PATH_INFO'] ?? '', '|', $_SERVER['QUERY_STRING'];",
     );
     let server = Server::run(&setting.configuration("command = [\"/usr/bin/php-cgi\"]\nenv = { PHP_FCGI_CHILDREN = \"2\" }"));
-    wait("a page is served", || server.get("/a.php").status == 200);
+    assert_eq!(server.get("/a.php").status, 200, "the first request");
     let response = server.get("/a.php/info/x?q=1");
     assert_eq!((response.status, response.field("X-Of")), (200, Some("php")));
     assert_eq!(String::from_utf8_lossy(&response.body), "/a.php|/info/x|q=1");
@@ -122,6 +122,40 @@ fn a_page_of_a_started_program_is_served_and_while_there_is_none_503() {
     server.order(&["reload"]).must_be_done();
     wait("it is told", || error_log(&server).contains("\"/nonexistent/php-cgi\" cannot be started"));
     assert_eq!(server.get("/").status, 200);
+}
+
+/// Whoever starts the service finds it serving, also where the directory of the socket may not be shown to anybody because the service's own
+/// socket is in it, as in /run/anchorite; and no reload is needed for that.
+#[test]
+fn the_first_request_finds_its_program() {
+    needs_root!();
+    for beside_the_control_socket in [false, true] {
+        let setting = Setting::new();
+        setting.root.file("a.php", "<?php echo 'page';");
+        let php = setting.configuration("command = [\"/usr/bin/php-cgi\"]\nenv = { PHP_FCGI_CHILDREN = \"2\" }");
+        let php = if beside_the_control_socket {
+            php.server_also(&format!("control_socket = {:?}", setting.run.path().join("control.sock")))
+        } else {
+            php
+        };
+        let server = Server::run(&php);
+        assert_eq!(server.get("/a.php").must_be(&[200]).text(), "page");
+        std::thread::sleep(std::time::Duration::from_secs(3));
+        assert!(!error_log(&server).contains("was replaced"), "{}", error_log(&server));
+        assert_eq!(server.get("/a.php").must_be(&[200]).text(), "page");
+    }
+}
+
+/// With a reload, too, where the directory of the socket is shown: it is waited for while `spawn` makes it.
+#[test]
+fn the_first_request_after_a_reload_finds_its_program() {
+    needs_root!();
+    let setting = Setting::new();
+    setting.root.file("a.php", "<?php echo 'page';");
+    let server = Server::run(&Configuration::of(&setting.root.path()));
+    server.configure(&setting.configuration("command = [\"/usr/bin/php-cgi\"]\nenv = { PHP_FCGI_CHILDREN = \"2\" }"));
+    server.order(&["reload"]).must_be_done();
+    assert_eq!(server.get("/a.php").must_be(&[200]).text(), "page");
 }
 
 #[test]
