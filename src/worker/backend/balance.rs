@@ -14,20 +14,18 @@ impl Backends {
         let count = backend.addresses.len();
         let place = |address: usize| usize::from(address_number(&self.all, number, address));
         let left: Vec<usize> = (0..count).filter(|address| tried & bit(*address) == 0).collect();
-        let well = |address: &usize| self.troubles.get(&place(*address)).is_none_or(|(until, _)| now >= *until);
+        let well = |address: &usize| self.troubles.is_well(place(*address), now);
         // Where all failed lately, or there is but one, they are asked all the same.
         let fit: Vec<usize> = left.iter().copied().filter(well).collect();
         let fit = if fit.is_empty() { left } else { fit };
         match backend.balance {
             Balance::LeastConnections => {
-                let turn = self.turn;
-                self.turn = self.turn.wrapping_add(1);
+                let turn = self.counts.turn(number);
                 // Among equals each in its turn.
                 fit.iter().copied().min_by_key(|address| (self.counts.open(place(*address)), (address + count - turn % count) % count))
             }
             Balance::RoundRobin => {
-                let turn = self.turn;
-                self.turn = self.turn.wrapping_add(1);
+                let turn = self.counts.turn(number);
                 fit.get(turn % fit.len().max(1)).copied()
             }
             Balance::HashClient => {

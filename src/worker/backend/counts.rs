@@ -1,4 +1,4 @@
-//! How many connections to each address all workers have, how many requests wait, and how many had no word yet: integers in the memory that workers share.
+//! How many connections to each address all workers have, how many requests wait, how many had no word yet, and whose turn it is: integers in the memory that workers share.
 //!
 //! Runs in the worker. Each worker has a place of its own for each number, so that what one that died had can be taken out. What is read is
 //! believed by nobody: a worker that is taken over can write any number, and so have requests refused, or let too many through.
@@ -57,6 +57,12 @@ impl Counts {
         self.open(WAITING + backend)
     }
 
+    /// Whose turn it is among the addresses of a backend, over all workers; the next time it is the next one's.
+    pub(super) fn turn(&self, backend: usize) -> usize {
+        let turn = self.shared.update(cell(TURN + backend / ROWS, backend % ROWS), |turn| Some(turn.wrapping_add(1)));
+        usize::try_from(turn).unwrap_or(0)
+    }
+
     /// One request more has had no word from a backend for a while.
     pub(super) fn stuck(&self, backend: usize) {
         self.opened(STUCK + backend);
@@ -80,6 +86,8 @@ fn cell(kind: usize, row: usize) -> usize {
 const ADDRESSES: usize = 256;
 const WAITING: usize = ADDRESSES;
 const STUCK: usize = 2 * ADDRESSES;
-const KINDS: usize = 3 * ADDRESSES;
+/// One number for each backend, of all workers.
+const TURN: usize = 3 * ADDRESSES;
+const KINDS: usize = TURN + 2;
 /// Workers are told apart by this much of their numbers: more than live at a time.
 const ROWS: usize = BACKEND_CELLS / KINDS;

@@ -68,6 +68,8 @@ pub(crate) struct Exchange {
     tainted: bool,
     ended: bool,
     pub(crate) failure: Option<Failure>,
+    /// It is the backend's, for all that is known.
+    faulty: bool,
     /// When the request was handed over, and when content last came, in monotonic milliseconds.
     pub(super) began: u64,
     progress: u64,
@@ -113,6 +115,7 @@ impl Exchange {
             tainted: false,
             ended: false,
             failure: None,
+            faulty: false,
             began: now,
             progress: now,
             stderr: Stderr::default(),
@@ -257,8 +260,14 @@ impl Exchange {
         if !self.is_over() {
             self.tainted = true;
             let waited = Failure::Unreachable("no connection was free within read_timeout".to_owned());
-            self.failure = Some(if self.socket.is_some() { Failure::Late } else { waited });
+            self.faulty = self.socket.is_some();
+            self.failure = Some(if self.faulty { Failure::Late } else { waited });
         }
+    }
+
+    /// Whether the backend has answered; `None`: it was not to blame that it did not, or it is not known yet.
+    pub(super) fn verdict(&self) -> Option<bool> {
+        if self.answer.has_head() { Some(true) } else { self.faulty.then_some(false) }
     }
 
     /// When it has been silent for too long: the whole head has one time, each part of the content another, what nobody takes one for all of it.
@@ -411,7 +420,7 @@ impl Exchange {
     }
 
     fn fail(&mut self, why: String) {
-        self.tainted = true;
+        (self.tainted, self.faulty) = (true, true);
         self.failure = Some(Failure::Bad(why));
     }
 

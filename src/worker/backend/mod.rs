@@ -1,7 +1,7 @@
 //! Backends: connections to them that are handed over by `connect`, which of several addresses is asked, who has to wait.
 //!
 //! Runs in the worker, which can make no connection itself. `exchange` is one request and its answer, spoken by a `codec`: `feed` what goes
-//! out, `answer` what comes back, `stderr` what is for the error log. `handed` is a request that waits, `balance` which address is asked,
+//! out, `answer` what comes back, `stderr` what is for the error log. `handed` is a request that waits, `balance` which address is asked, `trouble` which is not,
 //! `kept` what becomes of a connection then, `drain` of an answer that nobody takes, `counts` what all workers have together, `spooled` bodies that `spool` keeps.
 
 mod answer;
@@ -16,6 +16,7 @@ mod kept;
 mod programs;
 mod spooled;
 mod stderr;
+mod trouble;
 
 pub(super) use answer::{Form, Head};
 pub(super) use codec::Codec;
@@ -42,6 +43,7 @@ use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
+use trouble::Troubles;
 
 /// The backends of a worker.
 pub(super) struct Backends {
@@ -60,9 +62,7 @@ pub(super) struct Backends {
     last: u32,
     /// Those that wait until fewer are open, by backend.
     queues: Vec<VecDeque<Shared>>,
-    /// Addresses that failed, by number: until when they are passed over, and for how long the next time.
-    troubles: HashMap<usize, (u64, u64)>,
-    turn: usize,
+    troubles: Troubles,
     /// Exchanges that need their socket no more, or have more to read than they may at once.
     done: Rc<RefCell<Vec<Shared>>>,
     /// Connections of clients that have something new, by their tokens.
@@ -121,8 +121,7 @@ impl Backends {
             unsent: VecDeque::new(),
             last: 0,
             queues,
-            troubles: HashMap::new(),
-            turn: 0,
+            troubles: Troubles::default(),
             done: Rc::default(),
             woken: Vec::new(),
             lines: Vec::new(),
@@ -310,7 +309,7 @@ impl Backends {
     }
 
     fn connected(&mut self, asked: Asked, socket: OwnedFd, poller: &Poller, now: u64) {
-        self.troubles.remove(&asked.number);
+        self.troubles.connected(asked.number);
         let backend = asked.exchange.borrow().backend;
         self.serial = self.serial.wrapping_add(1);
         let socket = Rc::new(socket);
@@ -348,8 +347,7 @@ impl Backends {
 
     fn unreachable(&mut self, asked: Asked, why: &str, now: u64) {
         self.counts.closed(asked.number);
-        let pause = self.troubles.get(&asked.number).map_or(PAUSE_MIN_MS, |(_, pause)| (pause * 2).min(PAUSE_MAX_MS));
-        self.troubles.insert(asked.number, (now + pause, pause));
+        self.troubles.unreachable(asked.number, now);
         if asked.exchange.borrow().failure().is_some() {
             return;
         }
@@ -425,6 +423,7 @@ impl Backends {
             let (number, address, reused) = (exchange.borrow().backend, exchange.borrow().address, exchange.borrow().reused);
             if !reused && self.all.get(number).is_some_and(|backend| backend.addresses.len() > 1) {
                 exchange.borrow_mut().tried |= bit(address);
+                self.troubles.answered(usize::from(address_number(&self.all, number, address)), false, now);
             }
             self.dial(exchange, now);
         }
@@ -477,6 +476,9 @@ impl Backends {
             let Some(index) = link else { continue };
             let backend = exchange.borrow().backend;
             self.not_stuck(index);
+            if let Some((number, answered)) = self.links.get(index).map(|link| link.number).zip(exchange.borrow().verdict()) {
+                self.troubles.answered(number, answered, now);
+            }
             if exchange.borrow().is_reusable() && self.may_keep(index, now) {
                 if let Some(link) = self.links.get_mut(index) {
                     (link.exchange, link.idle) = (None, now);
@@ -584,6 +586,3 @@ const LOOK_AGAIN_MS: u64 = 25;
 const STUCK_MS: u64 = 25;
 /// How much longer than `connect_timeout` an answer of `connect` is waited for.
 const GRACE_MS: u64 = 1_000;
-/// How long an address that failed is passed over: the first time, and at most.
-const PAUSE_MIN_MS: u64 = 1_000;
-const PAUSE_MAX_MS: u64 = 10_000;
