@@ -1,9 +1,10 @@
 //! PHP-FPM as it is run: small pools, restarts under load, and none at all for a while.
 
 use crate::fastcgi::Php;
-use crate::support::{Configuration, PATIENCE, Root, Server, needs_root, request, wait_until};
+use crate::slow;
+use crate::support::{Client, Configuration, PATIENCE, Root, Server, free_port, needs_root, request, wait_until};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// A service with these many workers, and a pool with these many children; `None` without PHP-FPM.
 fn service(workers: usize, children: usize, script: &str) -> Option<(Php, Root, Server)> {
@@ -134,4 +135,83 @@ fn php_that_comes_after_the_service_is_found() {
     assert_eq!(server.get("/").status, 200);
     php.start_again();
     assert!(wait_until(PATIENCE, || server.get("/a.php").must_be(&[200, 503]).status == 200).is_some());
+}
+
+/// Over TCP it is the same: pages, bodies byte for byte, and the truth when nobody listens.
+#[test]
+fn php_over_tcp_answers_and_is_told_apart_from_one_that_is_away() {
+    needs_root!();
+    let port = free_port();
+    let pool = format!(
+        "[tcp]\nuser = www-data\ngroup = www-data\nlisten = 127.0.0.1:{port}\nlisten.allowed_clients = 127.0.0.1\npm = static\npm.max_children = 2\n"
+    );
+    let Some(mut php) = Php::start_as("exec \"$@\"", 1, &pool) else { return };
+    let root = Root::with_index();
+    root.file(
+        "a.php",
+        "<?php $all = file_get_contents('php://input'); echo $_SERVER['REQUEST_METHOD'], ' ', strlen($all), ' ', md5($all);",
+    );
+    root.file("large.php", "<?php for ($i = 0; $i < 3000; $i++) echo str_repeat(sprintf('%08d', $i), 128);");
+    let table = format!("\n[backend.php]\ntype = \"fastcgi\"\naddress = [\"127.0.0.1:{port}\"]\n");
+    let server = Server::run(&Configuration::of(&root.path()).backend(&table).rule("path = \"*.php\"\nbackend = \"php\""));
+    assert_eq!(server.get("/a.php").must_be(&[200]).text(), "GET 0 d41d8cd98f00b204e9800998ecf8427e");
+    let body: Vec<u8> = (0..1_000_000_u32).map(|number| (number % 251) as u8).collect();
+    let mut client = server.connect();
+    // As md5sum(1) has it; chunks as many as are kept in memory.
+    client.send(request("POST", "/a.php", &["Content-Length: 1000000"])).send(&body);
+    assert_eq!(client.response("POST").must_be(&[200]).text(), "POST 1000000 35efddb2811ce9ecbdfa17f18472e604");
+    client.send(request("POST", "/a.php", &["Transfer-Encoding: chunked"]));
+    for part in body[..100_000].chunks(10_000) {
+        client.send([b"2710\r\n", part, b"\r\n"].concat());
+    }
+    client.send("0\r\n\r\n");
+    assert_eq!(client.response("POST").must_be(&[200]).text(), "POST 100000 28cb595c158e9b74e34ae9e8da710fff");
+    let large = server.get("/large.php").must_be(&[200]);
+    let expected: String = (0..3000).map(|number| format!("{number:08}").repeat(128)).collect();
+    assert!(large.text() == expected, "{} bytes", large.body.len());
+    php.stop();
+    let away = server.get("/a.php").must_be(&[503]);
+    assert!(away.field("Retry-After").is_some());
+    let log = std::fs::read_to_string(server.home().join("error.log")).unwrap();
+    assert!(log.contains(&format!("127.0.0.1:{port}")) && log.contains("Connection refused"), "{log}");
+}
+
+/// A thousand at once to ten children: what the queue has room for is answered, the rest is told to come again, and static files are served
+/// meanwhile. What waits is small.
+#[test]
+fn a_thousand_requests_to_a_pool_of_ten_are_answered_or_told_to_come_again() {
+    needs_root!();
+    let count = slow::connections(1000);
+    let Some(php) = Php::start(10) else { return };
+    let root = Root::with_index();
+    root.file("a.php", "<?php usleep(20000); echo 'whole';");
+    for (queue, all) in [("queue = 2000", true), ("max_connections = 10\nqueue = 100", false)] {
+        let configuration = Configuration::of(&root.path()).server_also("workers = 2");
+        let server = Server::run(&configuration.backend(&php.table(queue)).rule("path = \"*.php\"\nbackend = \"php\""));
+        server.get("/a.php").must_be(&[200]);
+        let before = slow::memory(&server);
+        let mut crowd: Vec<Client> = (0..count).map(|_| server.connect()).collect();
+        for client in &mut crowd {
+            client.send(request("GET", "/a.php", &[]));
+        }
+        let (mut held, mut files) = (0, 0);
+        let mut times: Vec<Duration> = Vec::new();
+        let mut answers = [0, 0];
+        for client in &mut crowd {
+            let begin = Instant::now();
+            server.get("/").must_be(&[200]);
+            times.push(begin.elapsed());
+            files += 1;
+            held = held.max(slow::memory(&server).saturating_sub(before));
+            let response = client.response("GET").must_be(if all { &[200] } else { &[200, 503] });
+            assert_eq!(response.status == 503, response.field("Retry-After").is_some());
+            answers[usize::from(response.status == 503)] += 1;
+        }
+        times.sort();
+        // On a busy machine; who had to wait for a child would wait for seconds.
+        assert!(times[files * 99 / 100] < Duration::from_secs(1), "{queue}: {:?}", times[files * 99 / 100]);
+        assert!(answers[0] >= 100 && (all || answers[1] > 0), "{queue}: {answers:?}");
+        // Two buffers each at most, beside what the connections themselves take; PHP alone would take a gigabyte for as many.
+        assert!(held < 64 * count, "{queue}: {held} KiB for {count} requests");
+    }
 }

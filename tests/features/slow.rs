@@ -6,7 +6,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use std::time::{Duration, Instant};
 
 /// Enough descriptors for this many connections of the test, and of the server, which inherits the limit; the number there can be.
-fn connections(wanted: usize) -> usize {
+pub(crate) fn connections(wanted: usize) -> usize {
     let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
     setrlimit(Resource::RLIMIT_NOFILE, hard, hard).unwrap();
     wanted.min(usize::try_from(hard).unwrap() / 4)
@@ -29,7 +29,7 @@ fn slowest_but_one_in_a_hundred(server: &Server) -> Duration {
 const BUSY: Duration = Duration::from_secs(1);
 
 /// Memory of the workers' own in KiB: what is theirs alone, and not a file's.
-fn memory(server: &Server) -> usize {
+pub(crate) fn memory(server: &Server) -> usize {
     let own = |pid: &i32| status_field(*pid, "RssAnon").trim_end_matches(" kB").trim().parse::<usize>().unwrap();
     server.workers().iter().map(own).sum()
 }
