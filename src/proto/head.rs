@@ -162,6 +162,8 @@ pub struct Request<'h, 'b> {
     /// The host without its port as it was sent: that in the target, else that of the `Host` field (RFC 9112, 3.2.2). `None` only
     /// with HTTP/1.0, or with an empty `Host` for the target `*`.
     pub host: Option<&'b [u8]>,
+    /// The same with its port, as it was sent.
+    pub authority: Option<&'b [u8]>,
     pub framing: Framing,
     /// Whether the client lets the connection stay open.
     pub keep_alive: bool,
@@ -217,6 +219,7 @@ pub fn parse<'h, 'b>(head: &'b [u8], space: &'h mut FieldSpace<'b>, limits: &Hea
     let fields = parse_fields(head, &mut space[..limits.header_count.min(FIELDS_MAX)])?;
     let special = Special::collect(fields)?;
     let framing = special.framing(version)?;
+    let [host, authority] = special.host(&form, version)?;
     Ok(Request {
         method,
         method_name,
@@ -225,7 +228,8 @@ pub fn parse<'h, 'b>(head: &'b [u8], space: &'h mut FieldSpace<'b>, limits: &Hea
         path: form.path,
         query: form.query,
         version,
-        host: special.host(&form, version)?,
+        host,
+        authority,
         framing,
         keep_alive: !special.close && (special.keep_alive || version == Version::Http11),
         expect_continue: special.expects_continue(version)? && !matches!(framing, Framing::None | Framing::Length(0)),
@@ -317,15 +321,15 @@ impl<'b> Special<'b> {
         }
     }
 
-    /// RFC 9112, 3.2 and 3.2.2. A `Host` field is checked even where the target's host is taken.
-    fn host(&self, form: &Form<'b>, version: Version) -> Result<Option<&'b [u8]>, Reject> {
-        let host = match self.host {
+    /// The host without its port, and with it: RFC 9112, 3.2 and 3.2.2. A `Host` field is checked even where the target's host is taken.
+    fn host(&self, form: &Form<'b>, version: Version) -> Result<[Option<&'b [u8]>; 2], Reject> {
+        let (host, authority) = match self.host {
             None if version == Version::Http11 => return Err(Reject::bad("no Host")),
-            None => None,
-            Some(b"") if form.path == b"*" && form.host.is_none() => None,
-            Some(value) => Some(Authority::parse(value)?.host),
+            None => (None, None),
+            Some(b"") if form.path == b"*" && form.host.is_none() => (None, None),
+            Some(value) => (Some(Authority::parse(value)?.host), self.host),
         };
-        Ok(form.host.or(host))
+        Ok([form.host.or(host), form.authority.or(authority)])
     }
 
     /// RFC 9110, 10.1.1: HTTP/1.0 does not have it.

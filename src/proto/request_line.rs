@@ -47,6 +47,8 @@ pub(super) struct Form<'b> {
     pub(super) query: Option<&'b [u8]>,
     /// The host in the target itself; never empty.
     pub(super) host: Option<&'b [u8]>,
+    /// The same with its port, as it was sent.
+    pub(super) authority: Option<&'b [u8]>,
 }
 
 impl<'b> RequestLine<'b> {
@@ -79,7 +81,7 @@ impl<'b> Form<'b> {
         }
         match target {
             [b'/', ..] => Ok(Form::origin(target, None)),
-            b"*" if method == Method::Options => Ok(Form { path: target, query: None, host: None }),
+            b"*" if method == Method::Options => Ok(Form { path: target, query: None, host: None, authority: None }),
             b"*" => Err(Reject::bad("target \"*\" is for OPTIONS only")),
             _ => Form::absolute(method, target),
         }
@@ -87,8 +89,8 @@ impl<'b> Form<'b> {
 
     fn origin(target: &'b [u8], host: Option<&'b [u8]>) -> Form<'b> {
         match memchr::memchr(b'?', target) {
-            Some(at) => Form { path: &target[..at], query: Some(&target[at + 1..]), host },
-            None => Form { path: target, query: None, host },
+            Some(at) => Form { path: &target[..at], query: Some(&target[at + 1..]), host, authority: None },
+            None => Form { path: target, query: None, host, authority: None },
         }
     }
 
@@ -98,13 +100,14 @@ impl<'b> Form<'b> {
         let end = memchr::memchr2(b'/', b'?', rest).unwrap_or(rest.len());
         let (authority, rest) = rest.split_at(end);
         let host = Some(Authority::parse(authority)?.host);
-        match rest {
+        let form = match rest {
             // An OPTIONS for the server as a whole, as a proxy passes it on (RFC 9112, 3.2.4).
-            b"" if method == Method::Options => Ok(Form { path: b"*", query: None, host }),
-            b"" => Ok(Form { path: b"/", query: None, host }),
-            [b'?', query @ ..] => Ok(Form { path: b"/", query: Some(query), host }),
-            _ => Ok(Form::origin(rest, host)),
-        }
+            b"" if method == Method::Options => Form::origin(b"*", host),
+            b"" => Form::origin(b"/", host),
+            [b'?', query @ ..] => Form { query: Some(query), ..Form::origin(b"/", host) },
+            _ => Form::origin(rest, host),
+        };
+        Ok(Form { authority: Some(authority), ..form })
     }
 
     fn authority(target: &'b [u8]) -> Result<Form<'b>, Reject> {
@@ -112,7 +115,7 @@ impl<'b> Form<'b> {
         if authority.port.is_none_or(<[u8]>::is_empty) {
             return Err(Reject::bad("CONNECT without a port"));
         }
-        Ok(Form { path: b"", query: None, host: Some(authority.host) })
+        Ok(Form { path: b"", query: None, host: Some(authority.host), authority: Some(target) })
     }
 }
 

@@ -26,6 +26,8 @@ pub struct Facts<'a> {
     pub query: Option<&'a [u8]>,
     /// Without its port, as it was sent.
     pub host: Option<&'a [u8]>,
+    /// The same with its port.
+    pub authority: Option<&'a [u8]>,
     pub scheme: Scheme,
     /// Whoever asks: the peer, or the one for whom a trusted proxy says it asks.
     pub client: IpAddr,
@@ -107,6 +109,7 @@ impl<'a> Facts<'a> {
             raw_path: request.path,
             query: request.query,
             host: request.host,
+            authority: request.authority,
             scheme,
             client,
             forwarded,
@@ -184,6 +187,7 @@ pub(crate) mod tests {
                 raw_path: &self.raw[..mark.unwrap_or(self.raw.len())],
                 query: mark.map(|at| &self.raw[at + 1..]),
                 host: self.host.map(str::as_bytes),
+                authority: self.fields.first("host").or(self.host.map(str::as_bytes)),
                 scheme: self.scheme,
                 client: self.client,
                 forwarded: self.forwarded,

@@ -5,6 +5,7 @@
 
 use super::facts::{Facts, Scheme};
 use crate::config;
+use std::borrow::Cow;
 use std::fmt::Write;
 use std::net::IpAddr;
 
@@ -48,6 +49,16 @@ pub struct Conveyed<'a> {
     pub software: &'a [u8],
     /// `env` of the backend.
     pub env: &'a [(String, String)],
+}
+
+/// What a site is called where a request names no host: its first name, else the address that it was made to.
+pub fn server_name(names: &[String], local: Option<IpAddr>) -> Cow<'_, [u8]> {
+    match (names.iter().find(|name| !name.is_empty() && !name.starts_with('*')), local) {
+        (Some(name), _) => Cow::Borrowed(name.as_bytes()),
+        (None, Some(IpAddr::V6(address))) => Cow::Owned(format!("[{address}]").into_bytes()),
+        (None, Some(address)) => Cow::Owned(address.to_string().into_bytes()),
+        (None, None) => Cow::Borrowed(b"localhost"),
+    }
 }
 
 impl Parameters {

@@ -15,7 +15,7 @@ use crate::proto::{environment, fastcgi, scgi, uwsgi};
 use crate::site::facts::Facts;
 use crate::site::lookup::{Lookup, RootRef};
 use crate::site::origin;
-use crate::site::parameters::{Conveyed, Parameters, Program};
+use crate::site::parameters::{Conveyed, Parameters, Program, server_name};
 use crate::site::plan::Plan;
 use crate::site::relay::{self, Relayed};
 use crate::site::script::Script;
@@ -145,7 +145,7 @@ impl Service {
             },
             query: plan.query(facts).unwrap_or_default(),
             content_length: length,
-            server_name: self.sites.get(site).name.first().map_or(b"", |name| name.as_bytes()),
+            server_name: &server_name(&self.sites.get(site).name, incoming.visit.local),
             server: incoming.visit.local.map(|address| (address, incoming.visit.port)),
             client_port: None,
             software: self.server.as_bytes(),
@@ -167,7 +167,7 @@ impl Service {
         let relayed = Relayed {
             path: plan.path(facts),
             query: plan.query(facts),
-            server_name: self.sites.get(site).name.first().map_or(b"", |name| name.as_bytes()),
+            server_name: &server_name(&self.sites.get(site).name, incoming.visit.local),
             framing,
             upgrade,
             chain: &origin::chain(request, facts.client, incoming.visit.proxy, &self.proxies.trusted),

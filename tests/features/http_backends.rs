@@ -58,7 +58,29 @@ fn the_backend_gets_the_normalised_path_the_raw_query_and_who_the_client_is() {
     assert!(text.contains("\r\nContent-Length: 0\r\n") && !text.contains("Transfer-Encoding"), "{text}");
     // What HTTP/1.0 cannot say.
     let response = server.exchange("GET / HTTP/1.0\r\n\r\n", "GET").must_be(&[200]);
-    assert!(response.text().starts_with("GET / HTTP/1.1\r\nHost: \r\n"), "{}", response.text());
+    assert!(response.text().starts_with("GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n"), "{}", response.text());
+    // The host of the target goes before that of the field, with its port (RFC 9112, 3.2.2).
+    let response = server.exchange("GET http://b.example:777/x?y HTTP/1.1\r\nHost: c:1\r\nConnection: close\r\n\r\n", "GET");
+    let text = response.must_be(&[200]).text();
+    assert!(text.starts_with("GET /x?y HTTP/1.1\r\nHost: b.example:777\r\n"), "{text}");
+    assert!(text.contains("\r\nX-Forwarded-Host: b.example:777\r\n"), "{text}");
+}
+
+/// Whoever comes over a socket of the unix domain has no address, and none is made up.
+#[test]
+fn a_client_without_an_address_is_not_given_one() {
+    let (backend, root) = (backend(show), Root::new());
+    let path = root.base().join("web.sock");
+    let configuration = Configuration::of(&root.path())
+        .site(&root.path(), &format!("name = [\"a\"]\nlisten = [\"unix:{}\"]\n[[site.rule]]\nbackend = \"fake\"", path.display()))
+        .backend(&backend.table(""));
+    let _server = Server::run(&configuration);
+    let mut socket = std::os::unix::net::UnixStream::connect(&path).unwrap();
+    socket.write_all(b"GET / HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 192.0.2.66\r\nConnection: close\r\n\r\n").unwrap();
+    let mut text = String::new();
+    socket.read_to_string(&mut text).unwrap();
+    assert!(text.starts_with("HTTP/1.1 200 ") && text.contains("GET / HTTP/1.1\r\nHost: a\r\nX-Forwarded-Proto: http\r\n"), "{text}");
+    assert!(!text.contains("X-Forwarded-For"), "{text}");
 }
 
 #[test]

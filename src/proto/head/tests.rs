@@ -10,6 +10,7 @@ struct Seen {
     method: Method,
     path: Vec<u8>,
     host: Option<Vec<u8>>,
+    authority: Option<Vec<u8>>,
     framing: Framing,
     keep_alive: bool,
     expect_continue: bool,
@@ -26,6 +27,7 @@ fn read_split(bytes: &[u8], cuts: &[usize], limits: &HeadLimits) -> Result<Optio
                 method: request.method,
                 path: request.path.to_vec(),
                 host: request.host.map(<[u8]>::to_vec),
+                authority: request.authority.map(<[u8]>::to_vec),
                 framing: request.framing,
                 keep_alive: request.keep_alive,
                 expect_continue: request.expect_continue,
@@ -87,6 +89,7 @@ fn an_ordinary_request_is_read() {
             method: Method::Get,
             path: b"/a%20b".to_vec(),
             host: Some(b"www.example.org".to_vec()),
+            authority: Some(b"www.example.org:8080".to_vec()),
             framing: Framing::None,
             keep_alive: true,
             expect_continue: false,
@@ -296,7 +299,15 @@ fn f20_host_stands_once_and_is_one() {
 #[test]
 fn f21_the_host_in_the_target_wins() {
     let seen = seen(b"GET http://b/x HTTP/1.1\r\nHost: a\r\n\r\n");
-    assert_eq!((seen.host, seen.path), (Some(b"b".to_vec()), b"/x".to_vec()));
+    assert_eq!((seen.host, seen.authority, seen.path), (Some(b"b".to_vec()), Some(b"b".to_vec()), b"/x".to_vec()));
+    for (head, authority) in [
+        (&b"GET http://b:81?x HTTP/1.1\r\nHost: a:80\r\n\r\n"[..], Some(&b"b:81"[..])),
+        (b"OPTIONS http://b:81 HTTP/1.1\r\nHost: a\r\n\r\n", Some(b"b:81")),
+        (b"GET / HTTP/1.1\r\nHost: [::1]:80\r\n\r\n", Some(b"[::1]:80")),
+        (b"GET / HTTP/1.0\r\n\r\n", None),
+    ] {
+        assert_eq!(self::seen(head).authority.as_deref(), authority);
+    }
 }
 
 #[test]

@@ -7,7 +7,7 @@ use crate::config::{Backend, Protocol};
 use crate::proto::head::Framing;
 use crate::site::facts::Facts;
 use crate::site::lookup::RootRef;
-use crate::site::parameters::{Conveyed, Parameters, Program};
+use crate::site::parameters::{Conveyed, Parameters, Program, server_name};
 use crate::site::plan::Plan;
 use crate::site::relay::{self, Relayed};
 use crate::site::script::Script;
@@ -58,7 +58,7 @@ fn head(site: &Compiled, plan: &Plan, facts: &Facts<'_>, framing: Framing, (behi
     let relayed = Relayed {
         path: plan.path(facts),
         query: plan.query(facts),
-        server_name: site.site.name.first().map_or(b"", |name| name.as_bytes()),
+        server_name: &server_name(&site.site.name, behind.server.map(|(address, _)| address)),
         framing,
         upgrade: relay::upgrade(facts, true, framing),
         chain: behind.chain,
@@ -89,7 +89,7 @@ fn parameters(
         query: plan.query(facts).unwrap_or_default(),
         // That of a body in chunks is known when all of it has come.
         content_length: if let Framing::Length(length) = framing { Some(length) } else { None },
-        server_name: site.site.name.first().map_or(b"", |name| name.as_bytes()),
+        server_name: &server_name(&site.site.name, behind.server.map(|(address, _)| address)),
         server: behind.server,
         client_port: None,
         software: behind.software,
