@@ -74,6 +74,8 @@ struct Pending {
     until: u64,
     again: u64,
     pause: u64,
+    /// Why it was put off.
+    fault: Option<Outcome>,
     /// Until when a socket that is not there is waited for.
     patience: u64,
 }
@@ -160,7 +162,8 @@ impl Connect {
         let now = clock::monotonic_ms();
         let (timeout, begins) = self.targets.get(usize::from(request.address)).map_or((0, false), |way| (way.timeout_ms, way.begins));
         let (until, patience) = (now.saturating_add(timeout), if begins { now + BEGIN_MS } else { 0 });
-        let pending = Pending { sender, request, socket: None, at: 0, turn: 0, until, again: 0, pause: PAUSE_MIN_MS, patience };
+        let pending =
+            Pending { sender, request, socket: None, at: 0, turn: 0, until, again: 0, pause: PAUSE_MIN_MS, fault: None, patience };
         if let Some(sender) = self.senders.get_mut(&sender) {
             sender.pending += 1;
         }
@@ -185,13 +188,14 @@ impl Connect {
                     if self.born.poller.add(&socket, Interest::Connection, token).is_err() {
                         return self.end(&pending, Outcome::Busy, None);
                     }
-                    pending.socket = Some(socket);
+                    (pending.socket, pending.fault) = (Some(socket), None);
                     self.pending.insert(token, pending);
                     return;
                 }
                 Err(fault) if fault.kind() == io::ErrorKind::WouldBlock || (is_absent(&fault) && now < pending.patience) => {
                     // The queue of the backend's socket is full (unix(7)), and nothing tells when it is not any more; or `spawn` is about to
                     // make the socket, of a program that came with a reload.
+                    pending.fault = Some(failed(&fault));
                     pending.again = clock::monotonic_ms() + pending.pause;
                     pending.pause = (pending.pause * 2).min(PAUSE_MAX_MS);
                     let token = self.token();
@@ -231,7 +235,7 @@ impl Connect {
                 pending.at += 1;
             }
             if now >= pending.until || pending.at >= self.count(&pending) {
-                self.end(&pending, Outcome::Late, None);
+                self.end(&pending, pending.fault.unwrap_or(Outcome::Late), None);
             } else {
                 self.dial(pending);
             }

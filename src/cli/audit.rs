@@ -82,7 +82,8 @@ impl Service {
             None => faults.push("no role has this title".to_owned()),
             Some(Role::Parent) => self.audit_parent(&status, &mut faults),
             Some(Role::Spawn) => {
-                let identity = Identity { uid: 0, gid: 0, rootless: false };
+                let (uid, gid) = (self.status.uids[0], self.status.gids[0]);
+                let identity = Identity { uid, gid, rootless: uid != 0 };
                 let expected = Expected { identity, groups: &[], inherited_filters: self.status.seccomp_filters, missing: &self.missing };
                 faults.extend(verify::faults(Role::Spawn, &status, &expected));
             }

@@ -116,7 +116,9 @@ pub fn enter(cell: &Cell) -> Result<Confined, Fault> {
 /// there is no no_new_privs, no Landlock and no jail. Its filter is installed while it may, which takes a capability that goes then.
 fn enter_as_root(cell: &Cell, policy: &Policy) -> Result<Confined, Fault> {
     let mut missing = Vec::new();
-    let names: Vec<&str> = policy.capabilities.iter().map(|grant| grant.name).collect();
+    // Of an ordinary user, who can become nobody else, it keeps what made its namespace no longer than that takes.
+    let wanted = policy.capabilities.iter().filter(|_| !cell.identity.rootless);
+    let names: Vec<&str> = wanted.map(|grant| grant.name).collect();
     at("1 descriptors", process::close_above(cell.last_descriptor))?;
     title::clear_environment();
     at("2 limits", set_limits(policy))?;

@@ -57,13 +57,17 @@ pub fn faults(role: Role, status: &Status, expected: &Expected<'_>) -> Vec<Strin
     faults
 }
 
-/// The same for a role that stays root: exactly its capabilities, and one filter beside the parent's.
+/// The same for a role that stays root: exactly its capabilities, and one filter beside the parent's. Started by an ordinary user it is that
+/// user, without any.
 fn root_faults(policy: &Policy, status: &Status, expected: &Expected<'_>) -> Vec<String> {
     let mut faults = Vec::new();
-    if status.uids != [0; 4] || status.gids != [0; 4] {
-        faults.push(format!("ids are {:?} {:?}, not root's", status.uids, status.gids));
+    let Identity { uid, gid, rootless } = expected.identity;
+    let (uid, gid) = if rootless { (uid, gid) } else { (0, 0) };
+    if status.uids != [uid; 4] || status.gids != [gid; 4] {
+        faults.push(format!("ids are {:?} {:?}, not {uid} {gid}", status.uids, status.gids));
     }
-    let names: Vec<&str> = policy.capabilities.iter().map(|grant| grant.name).collect();
+    let wanted = policy.capabilities.iter().filter(|_| !rootless);
+    let names: Vec<&str> = wanted.map(|grant| grant.name).collect();
     for (set, name) in status.capabilities.iter().zip(CAPABILITY_SETS) {
         let wanted = if matches!(name, "CapPrm" | "CapEff" | "CapBnd") { mask(&names) } else { 0 };
         if *set != wanted {

@@ -1,6 +1,6 @@
 //! CGI programs, one for each request, run as their owners by the rules of suexec.
 
-use crate::support::{Configuration, PATIENCE, Root, Server, is_alive, needs_root, pattern, wait_until};
+use crate::support::{Configuration, Launch, PATIENCE, Root, Server, is_alive, needs_root, pattern, request, wait_until};
 use nix::sys::signal::Signal;
 use std::fs::{self, Permissions};
 use std::io::Write;
@@ -13,6 +13,8 @@ const NOBODY: u32 = 65_534;
 const WWW_DATA: u32 = 33;
 /// The user of the service, who is none of these.
 const SERVICE: u32 = 1;
+/// A user who is no account's.
+const ORDINARY: u32 = 4242;
 
 /// Of a service that runs as that user.
 fn configuration() -> Configuration {
@@ -139,6 +141,62 @@ fn bodies_go_through_whole_and_their_end_is_seen() {
     assert_eq!(response.text(), format!("{}\n{}\n", body.len(), &expected[..64]), "{}", error_log(&server));
     let response = post("/cgi-bin/echo.py");
     assert!(response.status == 200 && response.body == body, "{} bytes of {}", response.body.len(), body.len());
+}
+
+/// A body whose length nobody knows before its end: the program is told it, and gets all of it.
+#[test]
+fn a_perl_script_gets_bodies_of_both_framings() {
+    needs_root!();
+    let setting = Setting::new();
+    setting.program(
+        "body.pl",
+        "#!/usr/bin/perl -T\nuse strict; use warnings;\nbinmode STDIN;\nread(STDIN, my $all, $ENV{CONTENT_LENGTH});\n\
+         my $more = read(STDIN, my $rest, 1);\nprint \"Content-Type: text/plain\\r\\n\\r\\n\", length $all, ' ', unpack('%32C*', $all), \" $more\";\n",
+    );
+    let server = setting.server("");
+    let body = pattern(100_000);
+    let sum: u32 = body.iter().map(|byte| u32::from(*byte)).sum();
+    let mut client = server.connect();
+    client.send(request("POST", "/cgi-bin/body.pl", &["Content-Length: 100000"])).send(&body);
+    assert_eq!(client.response("POST").must_be(&[200]).text(), format!("100000 {sum} 0"), "{}", error_log(&server));
+    client.send(request("POST", "/cgi-bin/body.pl", &["Transfer-Encoding: chunked"]));
+    for part in body.chunks(10_000) {
+        client.send([b"2710\r\n", part, b"\r\n"].concat());
+    }
+    client.send("0\r\n\r\n");
+    assert_eq!(client.response("POST").must_be(&[200]).text(), format!("100000 {sum} 0"), "{}", error_log(&server));
+}
+
+/// Started by an ordinary user the service can run programs as nobody but that user, and runs those alone that are that user's.
+#[test]
+fn an_ordinary_users_service_runs_programs_of_that_user_alone() {
+    needs_root!();
+    let setting = Setting::new();
+    let own = setting.program("own.sh", "#!/bin/sh\nprintf 'Content-Type: text/plain\\n\\n'\nid -u\n");
+    setting.program("other.sh", "#!/bin/sh\nprintf 'Content-Type: text/plain\\n\\n'\nid -u\n");
+    // Within its namespace root is nobody, and so is whose directory it would be.
+    for path in [&own, own.parent().unwrap()] {
+        chown(path, Some(ORDINARY), Some(ORDINARY)).unwrap();
+    }
+    let configuration = setting.configuration("").server("listen = [\"127.0.0.1:0\"]");
+    let server = Launch::new().user(ORDINARY).run(&configuration);
+    assert_eq!(server.get("/cgi-bin/own.sh").must_be(&[200]).text(), format!("{ORDINARY}\n"), "{}", error_log(&server));
+    assert_eq!(server.get("/cgi-bin/other.sh").status, 403, "{}", error_log(&server));
+    let audit = std::process::Command::new(env!("CARGO_BIN_EXE_anchorite")).args(["audit", "--json"]).output().unwrap();
+    let audit: serde_json::Value = serde_json::from_slice(&audit.stdout).unwrap();
+    let ours: Vec<i32> = server.processes().iter().map(|process| process.pid).collect();
+    let of_ours = |row: &&serde_json::Value| row["role"] == "spawn" && ours.contains(&i32::try_from(row["pid"].as_i64().unwrap()).unwrap());
+    let spawn = audit["processes"].as_array().unwrap().iter().find(of_ours).unwrap();
+    assert_eq!(spawn["faults"], serde_json::json!([]), "{spawn}");
+    // Its end is that of the programs, too.
+    setting.program("long.sh", "#!/bin/sh\nexec sleep 89\n");
+    chown(setting.root.at("cgi-bin/long.sh"), Some(ORDINARY), Some(ORDINARY)).unwrap();
+    let mut client = server.connect();
+    client.send(request("GET", "/cgi-bin/long.sh", &[]));
+    wait("it runs", || !running("sleep\x0089").is_empty());
+    let mut server = server;
+    server.end(Signal::SIGKILL);
+    wait("nothing is left", || running("sleep\x0089").is_empty());
 }
 
 #[test]

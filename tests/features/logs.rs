@@ -1,5 +1,6 @@
 //! Logs beyond one access log: a file per site, formats, syslog, a full disk, paths that are not safe, too many error lines.
 
+use crate::fastcgi::{FakeBackend, Step, answer, no_backend};
 use crate::support::{AccessLine, Configuration, Launch, PATIENCE, Root, Server, needs_root, request, signal, wait_until};
 use nix::sys::signal::Signal;
 use std::fs;
@@ -201,7 +202,18 @@ fn secrets_stay_out_of_every_format() {
             launch.home().join("access.log"),
             launch.home().join("error.log")
         );
-        let server = launch.run(&Configuration::of(&root.path()).log(&log));
+        // Parameters of a program hold what a client sent: of one that answers, one that answers nothing, and one that is not there.
+        let ill = FakeBackend::new(|seen| {
+            if seen.parameters.iter().any(|(_, value)| value == "/b/ill") {
+                vec![Step::Close]
+            } else {
+                answer("Content-Type: text/plain\r\n\r\nwell")
+            }
+        });
+        let configuration =
+            Configuration::of(&root.path()).log(&log).backend(&ill.table("")).backend(&no_backend(&root.path()).replace("fake", "away"));
+        let configuration = configuration.rule("path = \"/b/*\"\nbackend = \"fake\"").rule("path = \"/away/*\"\nbackend = \"away\"");
+        let server = launch.run(&configuration);
         // L09, in an answer and in a refusal.
         for (field, status) in [("X: y", 200), ("Transfer-Encoding: chunked, chunked", 400), ("Content-Length: x", 400)] {
             let fields = [
@@ -214,7 +226,12 @@ fn secrets_stay_out_of_every_format() {
             let response = server.exchange(request("GET", "/", &fields), "GET");
             assert!([status, 501].contains(&response.status), "{field}: {}", response.status);
         }
-        server.wait_for_lines("access.log", 3);
+        for (target, status) in [("/b/well", 200), ("/b/ill", 502), ("/away/x", 503)] {
+            let fields =
+                ["Authorization: Basic c2VjcmV0", "Cookie: session=hidden", "Proxy-Authorization: Basic cHJveHk", "Connection: close"];
+            server.exchange(request("GET", target, &fields), "GET").must_be(&[status]);
+        }
+        server.wait_for_lines("access.log", 6);
         for file in ["access.log", "error.log"] {
             let text = fs::read_to_string(server.home().join(file)).unwrap();
             for secret in ["c2VjcmV0", "hidden", "cHJveHk"] {

@@ -1,8 +1,14 @@
 //! What users reported of programs behind servers of this kind, by the numbers of `user_reports.md`; and the cases `B21`, `C08`, `C12`.
 
 use crate::fastcgi::{FakeBackend, Seen, Step, answer, end, record, stdout};
-use crate::support::{Configuration, PATIENCE, Root, Server, pattern, request, wait_until};
-use std::time::Duration;
+use crate::support::{Client, Configuration, PATIENCE, Root, Server, pattern, request, wait_until};
+use nix::sys::socket::{self, AddressFamily, Backlog, SockFlag, SockType, UnixAddr};
+use std::fs::Permissions;
+use std::io::{Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixListener;
+use std::time::{Duration, Instant};
 
 /// What the backend was told, a line for each parameter.
 fn told(seen: &Seen) -> Vec<Step> {
@@ -212,4 +218,48 @@ fn c12_parameters_of_every_length_arrive_and_those_beyond_the_limit_are_431() {
     let field = format!("c: {}", "v".repeat(256 * 1024));
     server.ask("GET", "/x", &[&field]).must_be(&[431]);
     assert!(backend.seen.lock().unwrap().iter().all(|seen| seen.value("HTTP_C").is_none()));
+}
+
+/// A socket whose queue has room for next to nobody, of a program that is busy for two seconds: who waits that long is answered, who does not is
+/// told to come again, and the error log says what it was.
+#[test]
+fn ur_061_a_full_queue_is_waited_for_and_told() {
+    for (timeout, statuses) in [("10s", &[200][..]), ("1s", &[503])] {
+        let (root, directory) = (Root::new(), tempfile::tempdir().unwrap());
+        std::fs::set_permissions(directory.path(), Permissions::from_mode(0o755)).unwrap();
+        let path = directory.path().join("busy.sock");
+        let socket = socket::socket(AddressFamily::Unix, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).unwrap();
+        socket::bind(socket.as_raw_fd(), &UnixAddr::new(&path).unwrap()).unwrap();
+        socket::listen(&socket, Backlog::new(1).unwrap()).unwrap();
+        std::fs::set_permissions(&path, Permissions::from_mode(0o666)).unwrap();
+        let table = format!(
+            "\n[backend.busy]\ntype = \"fastcgi\"\naddress = [\"unix:{}\"]\nkeep = 0\nconnect_timeout = \"{timeout}\"\n",
+            path.display()
+        );
+        let server = Server::run(&Configuration::of(&root.path()).backend(&table).rule("backend = \"busy\""));
+        let begin = Instant::now();
+        let mut clients: Vec<Client> = (0..20).map(|_| server.connect()).collect();
+        for client in &mut clients {
+            client.send(request("GET", "/", &["Connection: close"]));
+        }
+        std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_secs(2).saturating_sub(begin.elapsed()));
+            for stream in UnixListener::from(socket).incoming() {
+                let mut stream = stream.unwrap();
+                let _ = stream.read(&mut [0; 4096]);
+                let _ = stream.write_all(&[stdout("Content-Type: text/plain\r\n\r\ndone"), record(6, 1, b""), end(0)].concat());
+            }
+        });
+        let responses: Vec<_> = clients.iter_mut().map(|client| client.response("GET").must_be(&[200, 503])).collect();
+        // The two whom the queue took are connected, whatever the time for that is.
+        let others = responses.iter().filter(|response| statuses.contains(&response.status)).count();
+        assert!(others >= 18, "{timeout}: {:?}", responses.iter().map(|response| response.status).collect::<Vec<_>>());
+        for response in responses.iter().filter(|response| response.status == 503) {
+            assert!(response.field("Retry-After").is_some());
+        }
+        let log = std::fs::read_to_string(server.home().join("error.log")).unwrap();
+        let told =
+            log.lines().filter(|line| line.contains("busy.sock") && line.contains("its queue is full") && line.contains("os error 11"));
+        assert_eq!(told.count() > 0, statuses == [503], "{log}");
+    }
 }

@@ -301,7 +301,8 @@ impl Backends {
             (Outcome::Connected, Some(socket)) => self.connected(asked, socket, poller, now),
             (Outcome::Failed { errno }, _) => {
                 let fault = io::Error::from_raw_os_error(i32::from(errno));
-                self.unreachable(asked, &format!("connect: {fault}"), now);
+                let full = if fault.kind() == io::ErrorKind::WouldBlock { "its queue is full: " } else { "" };
+                self.unreachable(asked, &format!("connect: {full}{fault}"), now);
             }
             (Outcome::Late, _) => self.unreachable(asked, "connect: it takes no connection (connect_timeout)", now),
             (Outcome::Busy | Outcome::Connected, _) => self.unreachable(asked, "too many connections are being made", now),
