@@ -277,11 +277,11 @@ pub fn is_listening(listener: &OwnedFd) -> bool {
     socket::getsockopt(listener, sockopt::AcceptConn).unwrap_or(false)
 }
 
-/// Takes one connection off a listener, with the client's address (IPv4 as IPv4 on an IPv6 socket too).
+/// Takes one connection off a listener, with the client's address and port (IPv4 as IPv4 on an IPv6 socket too).
 ///
 /// # Errors
 /// The errno of accept4(2): `EAGAIN` where none waits, `EMFILE` and `ENFILE` where descriptors run out.
-pub fn accept(listener: BorrowedFd<'_>) -> io::Result<(OwnedFd, IpAddr)> {
+pub fn accept(listener: BorrowedFd<'_>) -> io::Result<(OwnedFd, SocketAddr)> {
     let mut storage = std::mem::MaybeUninit::<libc::sockaddr_storage>::zeroed();
     let mut length = libc::socklen_t::try_from(size_of::<libc::sockaddr_storage>()).map_err(|_| io::ErrorKind::InvalidInput)?;
     let flags = libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
@@ -292,22 +292,22 @@ pub fn accept(listener: BorrowedFd<'_>) -> io::Result<(OwnedFd, IpAddr)> {
     let connection = unsafe { OwnedFd::from_raw_fd(descriptor) };
     // SAFETY: zeroed before, and any bytes are a valid sockaddr_storage.
     let storage = unsafe { storage.assume_init() };
-    Ok((connection, ip_of(&storage)))
+    Ok((connection, peer_of(&storage)))
 }
 
-fn ip_of(storage: &libc::sockaddr_storage) -> IpAddr {
+fn peer_of(storage: &libc::sockaddr_storage) -> SocketAddr {
     match i32::from(storage.ss_family) {
         libc::AF_INET => {
             // SAFETY: the family says that the storage, which is large and aligned enough for every family, holds this type.
             let v4 = unsafe { &*std::ptr::from_ref(storage).cast::<libc::sockaddr_in>() };
-            IpAddr::from(v4.sin_addr.s_addr.to_ne_bytes())
+            SocketAddr::new(v4.sin_addr.s_addr.to_ne_bytes().into(), u16::from_be(v4.sin_port))
         }
         libc::AF_INET6 => {
             // SAFETY: as above.
             let v6 = unsafe { &*std::ptr::from_ref(storage).cast::<libc::sockaddr_in6>() };
-            IpAddr::from(v6.sin6_addr.s6_addr).to_canonical()
+            SocketAddr::new(IpAddr::from(v6.sin6_addr.s6_addr).to_canonical(), u16::from_be(v6.sin6_port))
         }
-        _ => UNIX_PEER,
+        _ => SocketAddr::new(UNIX_PEER, 0),
     }
 }
 

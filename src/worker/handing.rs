@@ -147,7 +147,7 @@ impl Service {
             content_length: length,
             server_name: &server_name(&self.sites.get(site).name, incoming.visit.local),
             server: incoming.visit.local.map(|address| (address, incoming.visit.port)),
-            client_port: None,
+            client_port: Some(incoming.visit.peer_port).filter(|port| *port > 0 && !incoming.visit.forwarded),
             software: self.server.as_bytes(),
             env: &backend.env,
         };

@@ -11,6 +11,8 @@ use std::net::IpAddr;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Visit {
     pub(super) client: IpAddr,
+    /// The port of the peer; 0 where it has none.
+    pub(super) peer_port: u16,
     /// Whether a proxy asks for it, and how it came there.
     pub(super) forwarded: bool,
     pub(super) scheme: Scheme,
@@ -54,6 +56,7 @@ impl Line {
         let client = std::net::Ipv4Addr::LOCALHOST.into();
         let visit = Visit {
             client,
+            peer_port: 0,
             forwarded: false,
             scheme: Scheme::Http,
             proxy: None,

@@ -263,3 +263,23 @@ fn ur_061_a_full_queue_is_waited_for_and_told() {
         assert_eq!(told.count() > 0, statuses == [503], "{log}");
     }
 }
+
+/// The port of the peer, as long as that is the client.
+#[test]
+fn a_client_has_its_port_and_one_behind_a_proxy_has_none() {
+    for trusted in [false, true] {
+        let (backend, root) = (FakeBackend::new(told), Root::new());
+        let trust = if trusted { "trusted_proxies = [\"127.0.0.1\"]" } else { "" };
+        let configuration = Configuration::of(&root.path()).server_also(trust).backend(&backend.table("")).rule("backend = \"fake\"");
+        let server = Server::run(&configuration);
+        let mut client = server.connect();
+        for fields in [&["X-Forwarded-For: 192.0.2.7"][..], &[]] {
+            client.send(request("GET", "/", fields));
+            let text = client.response("GET").must_be(&[200]).text();
+            let port = text.lines().find_map(|line| line.strip_prefix("REMOTE_PORT="));
+            let own = client.port().to_string();
+            let expected = if trusted && !fields.is_empty() { None } else { Some(own.as_str()) };
+            assert_eq!(port, expected, "{text}");
+        }
+    }
+}

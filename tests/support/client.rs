@@ -68,6 +68,11 @@ pub(crate) struct Client {
 }
 
 impl Client {
+    /// Its own port.
+    pub(crate) fn port(&self) -> u16 {
+        self.stream.local_addr().unwrap().port()
+    }
+
     pub(crate) fn connect(address: SocketAddr) -> Self {
         Self::try_connect(address).unwrap_or_else(|error| panic!("connect to {address}: {error}"))
     }

@@ -13,7 +13,7 @@ use crate::worker::clock::millis;
 use crate::worker::connection::Connection;
 use crate::worker::visit::Visit;
 use std::io;
-use std::net::IpAddr;
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 
 impl Worker {
@@ -55,7 +55,7 @@ impl Worker {
     }
 
     /// What is known of the requests of a new connection.
-    fn visit(&self, connection: &OwnedFd, client: IpAddr, gate: Gate) -> Visit {
+    fn visit(&self, connection: &OwnedFd, peer: SocketAddr, gate: Gate) -> Visit {
         // Sites may answer at one address of many that a listener takes: then each connection is asked for its own.
         let asked = if gate.ask { socket::local_address(connection).ok() } else { None };
         let asked = match asked {
@@ -63,7 +63,8 @@ impl Worker {
             Some(Address::Path(_)) | None => None,
         };
         Visit {
-            client,
+            client: peer.ip(),
+            peer_port: peer.port(),
             forwarded: false,
             scheme: Scheme::Http,
             proxy: None,
@@ -87,12 +88,12 @@ impl Worker {
             return;
         };
         match socket::accept(listener.as_fd()) {
-            Ok((connection, client)) => {
+            Ok((connection, peer)) => {
                 // Closed at once, if it is one too many.
-                let Some(admitted) = self.service.admit(client) else { return };
+                let Some(admitted) = self.service.admit(peer.ip()) else { return };
                 self.serial = self.serial.wrapping_add(1);
                 let deadline = self.service.clock.now + millis(self.service.limits.header_timeout);
-                let visit = self.visit(&connection, client, gate);
+                let visit = self.visit(&connection, peer, gate);
                 let index = self.connections.insert(Connection::new(connection, visit, admitted, self.serial, deadline));
                 self.gauges[Gauge::Reading as usize] += 1;
                 self.service.counters.count(Counter::Accepted, 1);
