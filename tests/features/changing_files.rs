@@ -115,9 +115,13 @@ fn u06_a_file_cut_to_nothing_while_it_is_encoded_ends_the_connection_without_a_l
     let root = Root::with_index();
     let text: String = (0..400_000_u64).map(|number| format!("{:x}\n", number * 7919)).collect();
     root.file("a.txt", &text);
-    let server = Server::run(&Configuration::new().server_also("workers = 1").site(&root.path(), "[[site.rule]]\nrate = \"64KiB/s\"\n"));
+    let server = Server::run(
+        &Configuration::new()
+            .server_also("workers = 1")
+            .site(&root.path(), "[[site.rule]]\nrequest_header = { X-Slow = \"yes\" }\nrate = \"64KiB/s\"\n"),
+    );
     let mut client = server.connect();
-    client.send(request("GET", "/a.txt", &["Accept-Encoding: gzip"]));
+    client.send(request("GET", "/a.txt", &["Accept-Encoding: gzip", "X-Slow: yes"]));
     client.head().unwrap();
     std::fs::File::options().write(true).open(root.at("a.txt")).unwrap().set_len(0).unwrap();
     let rest = client.rest().unwrap();
