@@ -228,6 +228,6 @@ fn h05_credentials_that_nobody_asked_for_are_read_within_the_limits_and_never_sh
     let _ = client.try_send(request("GET", "/", &[&basic(&"QUFB".repeat(1 << 18))]));
     assert!(client.try_response("GET").map_or_else(|fault| fault.contains("reset"), |response| response.status == 431));
     server.must_be_well(&workers, "credentials");
-    let lines = server.wait_for_lines("access.log", 10).join("\n");
+    let lines: String = server.wait_for_access_lines(10).iter().map(|line| format!("{line:?}\n")).collect();
     assert!(!lines.contains("QUFB") && !lines.contains("script"), "{lines}");
 }

@@ -321,13 +321,16 @@ impl Server {
     }
 
     /// Waits for at least `count` access lines on stderr, then a moment for one too many, and returns them.
+    #[track_caller]
     pub(crate) fn wait_for_access_lines(&self, count: usize) -> Vec<AccessLine> {
-        wait_until(PATIENCE, || self.access_lines().len() >= count);
+        let whole = wait_until(PATIENCE, || self.access_lines().len() >= count);
+        assert!(whole.is_some(), "{} access lines of {count}", self.access_lines().len());
         std::thread::sleep(Duration::from_millis(100));
         self.access_lines()
     }
 
     /// The whole lines of a file in [`Server::home`], once there are `count` of them.
+    #[track_caller]
     pub(crate) fn wait_for_lines(&self, file: &str, count: usize) -> Vec<String> {
         let read = || {
             let bytes = std::fs::read(self.home.path().join(file)).unwrap_or_default();
@@ -337,7 +340,8 @@ impl Server {
                 .map(|line| line.trim_end_matches('\n').to_owned())
                 .collect::<Vec<_>>()
         };
-        wait_until(PATIENCE, || read().len() >= count);
+        let whole = wait_until(PATIENCE, || read().len() >= count);
+        assert!(whole.is_some(), "{} lines of {count} in {file}: {:?}", read().len(), read());
         std::thread::sleep(Duration::from_millis(100));
         read()
     }
