@@ -182,12 +182,9 @@ fn an_ordinary_users_service_runs_programs_of_that_user_alone() {
     let server = Launch::new().user(ORDINARY).run(&configuration);
     assert_eq!(server.get("/cgi-bin/own.sh").must_be(&[200]).text(), format!("{ORDINARY}\n"), "{}", error_log(&server));
     assert_eq!(server.get("/cgi-bin/other.sh").status, 403, "{}", error_log(&server));
-    let audit = std::process::Command::new(env!("CARGO_BIN_EXE_anchorite")).args(["audit", "--json"]).output().unwrap();
-    let audit: serde_json::Value = serde_json::from_slice(&audit.stdout).unwrap();
-    let ours: Vec<i32> = server.processes().iter().map(|process| process.pid).collect();
-    let of_ours = |row: &&serde_json::Value| row["role"] == "spawn" && ours.contains(&i32::try_from(row["pid"].as_i64().unwrap()).unwrap());
-    let spawn = audit["processes"].as_array().unwrap().iter().find(of_ours).unwrap();
-    assert_eq!(spawn["faults"], serde_json::json!([]), "{spawn}");
+    let spawn = server.processes().into_iter().find(|process| process.title == "anchorite: spawn").unwrap();
+    let row = server.audited(spawn.pid);
+    assert_eq!((row["role"].as_str(), &row["faults"]), (Some("spawn"), &serde_json::json!([])), "{row}");
     // Its end is that of the programs, too.
     setting.program("long.sh", "#!/bin/sh\nexec sleep 89\n");
     chown(setting.root.at("cgi-bin/long.sh"), Some(ORDINARY), Some(ORDINARY)).unwrap();

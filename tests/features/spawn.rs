@@ -257,9 +257,7 @@ fn audit_finds_spawn_as_its_policy_says() {
     let server = Server::run(&setting.script("exec sleep 89", ""));
     wait("it runs", || running("sleep\x0089").len() == 1);
     let spawn = spawn_of(&server).unwrap();
-    let audit = std::process::Command::new(env!("CARGO_BIN_EXE_anchorite")).args(["audit", "--json"]).output().unwrap();
-    let audit: serde_json::Value = serde_json::from_slice(&audit.stdout).unwrap();
-    let row = audit["processes"].as_array().unwrap().iter().find(|row| row["pid"] == spawn).expect("spawn has a row");
+    let row = server.audited(spawn);
     assert_eq!((row["role"].as_str(), row["faults"].as_array().map(Vec::len)), (Some("spawn"), Some(0)), "{row}");
     let program = running("sleep\x0089")[0];
     for field in ["CapEff", "CapPrm", "CapInh", "CapAmb"] {

@@ -310,6 +310,14 @@ impl Server {
         self.processes().into_iter().find(|process| process.title.starts_with("anchorite: log")).map(|process| process.pid)
     }
 
+    /// What `anchorite audit` says of one of its processes.
+    #[track_caller]
+    pub(crate) fn audited(&self, pid: i32) -> serde_json::Value {
+        let told = Command::new(env!("CARGO_BIN_EXE_anchorite")).args(["audit", "--json"]).output().unwrap();
+        let told: serde_json::Value = serde_json::from_slice(&told.stdout).unwrap();
+        told["processes"].as_array().unwrap().iter().find(|row| row["pid"] == pid).expect("a row").clone()
+    }
+
     /// What it wrote to stderr so far.
     pub(crate) fn stderr(&self) -> String {
         String::from_utf8_lossy(&self.stderr.lock().unwrap()).into_owned()
