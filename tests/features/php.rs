@@ -172,8 +172,9 @@ fn php_over_tcp_answers_and_is_told_apart_from_one_that_is_away() {
     php.stop();
     let away = server.get("/a.php").must_be(&[503]);
     assert!(away.field("Retry-After").is_some());
-    let log = std::fs::read_to_string(server.home().join("error.log")).unwrap();
-    assert!(log.contains(&format!("127.0.0.1:{port}")) && log.contains("Connection refused"), "{log}");
+    let log = || std::fs::read_to_string(server.home().join("error.log")).unwrap();
+    let is_told = || log().contains(&format!("127.0.0.1:{port}")) && log().contains("Connection refused");
+    assert!(wait_until(PATIENCE, is_told).is_some(), "{}", log());
 }
 
 /// A thousand at once to ten children: what the queue has room for is answered, the rest is told to come again, and static files are served
