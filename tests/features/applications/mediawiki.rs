@@ -83,6 +83,9 @@ fn upload(application: &mut Application) {
     let paths = browser
         .evaluate("document.querySelector('.fullImageLink a').pathname + ' ' + document.querySelector('.fullImageLink img').naturalWidth");
     assert!(paths.as_str().is_some_and(|paths| paths.starts_with("/w/images/") && !paths.ends_with(" 0")), "{paths}");
+    // Who looks at the picture of this page wants to see that on it.
+    browser.evaluate("void document.querySelector('.fullImageLink img').decode().then(() => window.decoded = true)");
+    browser.until("window.decoded");
     assert_eq!(browser.complaints(), [""; 0]);
     application.picture("3-file");
 }
