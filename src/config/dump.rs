@@ -90,6 +90,7 @@ fn server(server: &Server, out: &mut Writer) {
     out.path("spool", Some(&server.spool));
     out.string("spool_max", &show_size(server.spool_max));
     out.string("server_header", &server.server_header);
+    out.raw("http2_cleartext", &server.http2_cleartext.to_string());
     out.list("proxy_protocol_from", &server.proxies.speaking);
     out.list("trusted_proxies", &server.proxies.trusted);
 }

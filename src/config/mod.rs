@@ -116,6 +116,8 @@ pub struct Server {
     pub pid_file: Option<PathBuf>,
     /// Value of the `Server` header; empty: none is sent.
     pub server_header: String,
+    /// Whether a client may begin with HTTP/2 without TLS, knowing beforehand that it can.
+    pub http2_cleartext: bool,
     pub proxies: Proxies,
     /// Where bodies go that are too large for memory, and bytes that all of them together may take.
     pub spool: PathBuf,

@@ -35,6 +35,7 @@ pub(super) const SERVER: Names = Names {
         "spool",
         "spool_max",
         "server_header",
+        "http2_cleartext",
         "proxy_protocol_from",
         "trusted_proxies",
     ],

@@ -144,6 +144,7 @@ listen = ["[::]:80", "127.0.0.1:8080"]
 spool = "/srv/spool"
 spool_max = "2GiB"
 server_header = "x"
+http2_cleartext = true
 proxy_protocol_from = ["10.0.0.0/8"]
 trusted_proxies = ["10.0.0.1", "::1"]
 control_socket = "/run/c"

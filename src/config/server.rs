@@ -43,6 +43,9 @@ pub(super) fn read(table: &Table<'_>, faults: &mut Faults<'_>) -> Server {
     if let Some(text) = table.item("server_header", faults).and_then(|item| item.text("a string", faults)) {
         server.server_header = read_header_value(&text, faults);
     }
+    if let Some(permitted) = table.item("http2_cleartext", faults).and_then(|item| item.boolean(faults)) {
+        server.http2_cleartext = permitted;
+    }
     server.proxies =
         Proxies { speaking: networks(table, "proxy_protocol_from", faults), trusted: networks(table, "trusted_proxies", faults) };
     server
@@ -63,6 +66,7 @@ pub(super) fn default() -> Server {
         control_socket: Some(PathBuf::from("/run/anchorite/control.sock")),
         pid_file: Some(PathBuf::from("/run/anchorite/anchorite.pid")),
         server_header: "anchorite".to_owned(),
+        http2_cleartext: false,
         proxies: Proxies::default(),
         spool: PathBuf::from("/var/lib/anchorite/spool"),
         spool_max: 1 << 30,
@@ -136,12 +140,11 @@ mod tests {
 
     #[test]
     fn every_key_is_read() {
-        let text =
-            "[server]\nuser = \"www-data\"\ngroup = \"33\"\nworkers = 1024\nlisten = [\"0.0.0.0:80\", \"[::1]:81\"]\nserver_header = \"\"";
+        let text = "[server]\nuser = \"www-data\"\ngroup = \"33\"\nworkers = 1024\nlisten = [\"0.0.0.0:80\", \"[::1]:81\"]\nserver_header = \"\"\nhttp2_cleartext = true";
         let server = with_a_site(text).server;
         assert_eq!((server.user.as_deref(), server.group.as_deref(), server.workers), (Some("www-data"), Some("33"), 1024));
         assert_eq!(server.listen, ["0.0.0.0:80", "[::1]:81"].map(|address| Listen::Tcp(address.parse().unwrap())));
-        assert_eq!(server.server_header, "");
+        assert_eq!((server.server_header.as_str(), server.http2_cleartext), ("", true));
     }
 
     #[test]

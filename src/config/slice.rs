@@ -15,6 +15,7 @@ pub struct WorkerSlice {
     pub sites: Vec<Site>,
     pub limits: Limits,
     pub server_header: String,
+    pub http2_cleartext: bool,
     pub proxies: Proxies,
     /// Addresses of the sites that have none of their own.
     pub listen: Vec<Listen>,
@@ -92,6 +93,7 @@ impl Config {
             sites: self.sites.clone(),
             limits: self.limits.clone(),
             server_header: self.server.server_header.clone(),
+            http2_cleartext: self.server.http2_cleartext,
             proxies: self.server.proxies.clone(),
             listen: self.server.listen.clone(),
             mime: self.mime.clone(),

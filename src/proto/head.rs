@@ -40,6 +40,8 @@ pub struct Scan {
     part: Part,
     fields_start: usize,
     fields: usize,
+    /// The head is that of a stream of HTTP/2, written down by [`http2::write_head`](super::http2::write_head).
+    http2: bool,
 }
 
 /// What the present line is.
@@ -49,10 +51,17 @@ enum Part {
     #[default]
     Start,
     RequestLine,
+    /// [`SECOND_LINE`].
+    Second,
     Fields,
 }
 
 impl Scan {
+    /// For the head of a stream of HTTP/2.
+    pub fn http2() -> Scan {
+        Scan { http2: true, ..Scan::default() }
+    }
+
     /// Looks at `buffer`, which holds all that has come since the head began (each call's begins with the bytes of the one before).
     /// `Some` is the head's length with the empty line that ends it; `None` that more must come.
     ///
@@ -92,7 +101,7 @@ impl Scan {
                 Err(Reject::new(Status::URI_TOO_LONG, "request line beyond the limit"))
             }
             Part::Fields if end > self.line && end - self.fields_start > limits.header_bytes => Err(FIELDS_TOO_LARGE),
-            Part::Start | Part::RequestLine | Part::Fields => Ok(()),
+            Part::Start | Part::RequestLine | Part::Second | Part::Fields => Ok(()),
         }
     }
 
@@ -102,10 +111,16 @@ impl Scan {
             // One empty line before a request is ignored (RFC 9112, 2.2): old clients send it behind a body.
             (Part::Start, []) => self.part = Part::RequestLine,
             (Part::Start | Part::RequestLine, line) => {
-                RequestLine::parse(line)?;
-                self.part = Part::Fields;
+                if self.http2 {
+                    RequestLine::parse_any(line)?
+                } else {
+                    RequestLine::parse(line)?
+                };
+                self.part = if self.http2 { Part::Second } else { Part::Fields };
                 self.fields_start = self.position;
             }
+            (Part::Second, line) if line == SECOND_LINE => (self.part, self.fields_start) = (Part::Fields, self.position),
+            (Part::Second, _) => return Err(INCOMPLETE),
             (Part::Fields, []) => return Ok(true),
             (Part::Fields, [b' ' | b'\t', ..]) => return Err(Reject::bad("field line that begins with white space")),
             (Part::Fields, _) => {
@@ -206,7 +221,7 @@ impl<'b> Request<'_, 'b> {
     }
 }
 
-/// Reads a head whose end [`Scan`] has found.
+/// Reads a head whose end [`Scan`] has found, which has seen to it that only a stream of HTTP/2 says so.
 ///
 /// # Errors
 ///
@@ -215,8 +230,9 @@ impl<'b> Request<'_, 'b> {
 pub fn parse<'h, 'b>(head: &'b [u8], space: &'h mut FieldSpace<'b>, limits: &HeadLimits) -> Result<Request<'h, 'b>, Reject> {
     let head = head.strip_prefix(b"\r\n").unwrap_or(head);
     let line = &head[..memchr::memchr(b'\r', head).ok_or(INCOMPLETE)?];
-    let RequestLine { method, method_name, target, form, version } = RequestLine::parse(line)?;
-    let fields = parse_fields(head, &mut space[..limits.header_count.min(FIELDS_MAX)])?;
+    let RequestLine { method, method_name, target, form, version } = RequestLine::parse_any(line)?;
+    let fields = if version == Version::Http2 { &head[line.len() + 2..] } else { head };
+    let fields = parse_fields(fields, &mut space[..limits.header_count.min(FIELDS_MAX)])?;
     let special = Special::collect(fields)?;
     let framing = special.framing(version)?;
     let [host, authority] = special.host(&form, version)?;
@@ -231,7 +247,7 @@ pub fn parse<'h, 'b>(head: &'b [u8], space: &'h mut FieldSpace<'b>, limits: &Hea
         host,
         authority,
         framing,
-        keep_alive: !special.close && (special.keep_alive || version == Version::Http11),
+        keep_alive: !special.close && (special.keep_alive || version != Version::Http10),
         expect_continue: special.expects_continue(version)? && !matches!(framing, Framing::None | Framing::Length(0)),
         conditional: special.conditional,
         fields,
@@ -244,6 +260,9 @@ pub fn first_line(buffer: &[u8]) -> &[u8] {
     let line = buffer.strip_prefix(b"\r\n").unwrap_or(buffer);
     &line[..memchr::memchr2(b'\r', b'\n', line).unwrap_or(line.len())]
 }
+
+/// Follows the request line of a stream of HTTP/2: `httparse`, which reads the fields, begins at a line of a version that it knows.
+pub(super) const SECOND_LINE: &[u8] = b"GET / HTTP/1.1";
 
 fn parse_fields<'h, 'b>(head: &'b [u8], space: &'h mut [MaybeUninit<httparse::Header<'b>>]) -> Result<&'h [httparse::Header<'b>], Reject> {
     let mut parser = httparse::Request::new(&mut []);
@@ -324,7 +343,7 @@ impl<'b> Special<'b> {
     /// The host without its port, and with it: RFC 9112, 3.2 and 3.2.2. A `Host` field is checked even where the target's host is taken.
     fn host(&self, form: &Form<'b>, version: Version) -> Result<[Option<&'b [u8]>; 2], Reject> {
         let (host, authority) = match self.host {
-            None if version == Version::Http11 => return Err(Reject::bad("no Host")),
+            None if version != Version::Http10 => return Err(Reject::bad("no Host")),
             None => (None, None),
             Some(b"") if form.path == b"*" && form.host.is_none() => (None, None),
             Some(value) => (Some(Authority::parse(value)?.host), self.host),
@@ -335,8 +354,8 @@ impl<'b> Special<'b> {
     /// RFC 9110, 10.1.1: HTTP/1.0 does not have it.
     fn expects_continue(&self, version: Version) -> Result<bool, Reject> {
         match self.expect {
-            Some(Expectation::Unknown) if version == Version::Http11 => Err(Reject::new(Status::EXPECTATION_FAILED, "unknown expectation")),
-            expect => Ok(expect.is_some() && version == Version::Http11),
+            Some(Expectation::Unknown) if version != Version::Http10 => Err(Reject::new(Status::EXPECTATION_FAILED, "unknown expectation")),
+            expect => Ok(expect.is_some() && version != Version::Http10),
         }
     }
 }

@@ -20,6 +20,7 @@ pub mod fault;
 mod fields;
 pub mod forwarded;
 pub mod head;
+pub mod http2;
 mod piece;
 pub mod proxy_protocol;
 pub mod range;

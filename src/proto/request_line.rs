@@ -27,6 +27,8 @@ pub enum Method {
 pub enum Version {
     Http10,
     Http11,
+    /// Of a stream of HTTP/2, whose request is written down as one of HTTP/1.1 would be; no socket can say it.
+    Http2,
 }
 
 /// A request line that is well formed.
@@ -52,8 +54,17 @@ pub(super) struct Form<'b> {
 }
 
 impl<'b> RequestLine<'b> {
-    /// Reads a line without its CRLF.
+    /// Reads a line without its CRLF, as it comes from a socket.
     pub(super) fn parse(line: &'b [u8]) -> Result<RequestLine<'b>, Reject> {
+        RequestLine::parse_as(line, false)
+    }
+
+    /// The same where it may be that of a stream of HTTP/2.
+    pub(super) fn parse_any(line: &'b [u8]) -> Result<RequestLine<'b>, Reject> {
+        RequestLine::parse_as(line, true)
+    }
+
+    fn parse_as(line: &'b [u8], http2: bool) -> Result<RequestLine<'b>, Reject> {
         // Exactly one space between the parts, and none elsewhere: what a lenient reader takes for part of the target, another
         // takes for the end of the line.
         let mut parts = line.split(|&byte| byte == b' ');
@@ -68,6 +79,9 @@ impl<'b> RequestLine<'b> {
             return Err(Reject::bad("byte in the target that must be percent-encoded"));
         }
         let version = parse_version(version)?;
+        if version == Version::Http2 && !http2 {
+            return Err(OTHER_VERSION);
+        }
         let form = Form::parse(method, target)?;
         Ok(RequestLine { method, method_name, target, form, version })
     }
@@ -174,13 +188,14 @@ fn parse_method(name: &[u8]) -> Method {
     }
 }
 
+const OTHER_VERSION: Reject = Reject::new(Status::HTTP_VERSION_NOT_SUPPORTED, "version is neither 1.0 nor 1.1");
+
 fn parse_version(text: &[u8]) -> Result<Version, Reject> {
     match text {
         b"HTTP/1.1" => Ok(Version::Http11),
         b"HTTP/1.0" => Ok(Version::Http10),
-        [b'H', b'T', b'T', b'P', b'/', b'0'..=b'9', b'.', b'0'..=b'9'] => {
-            Err(Reject::new(Status::HTTP_VERSION_NOT_SUPPORTED, "version is neither 1.0 nor 1.1"))
-        }
+        b"HTTP/2.0" => Ok(Version::Http2),
+        [b'H', b'T', b'T', b'P', b'/', b'0'..=b'9', b'.', b'0'..=b'9'] => Err(OTHER_VERSION),
         _ => Err(Reject::bad("malformed version")),
     }
 }

@@ -115,7 +115,7 @@ impl Service {
     }
 
     /// One line a second, with the number of those that got none: a flood shall not fill the log.
-    fn say_refused(&mut self, text: impl FnOnce() -> String) {
+    pub(super) fn say_refused(&mut self, text: impl FnOnce() -> String) {
         if self.clock.now.saturating_sub(self.refusals.said) < REFUSALS_MS {
             self.refusals.unsaid += 1;
             return;

@@ -61,6 +61,8 @@ pub(super) struct Service {
     /// No request is kept alive any more.
     pub(super) stopping: bool,
     pub(super) server: String,
+    /// Whether connections without TLS may begin with HTTP/2.
+    pub(super) http2_cleartext: bool,
     mime: Vec<(String, String)>,
     /// What the rules change in the response being made, and where that begins in `out`.
     pub(super) changes: ResponseChanges,
@@ -103,6 +105,8 @@ impl Incoming<'_> {
     pub(super) fn without_length(&self) -> (Delimiter, Self) {
         match self.request.version {
             Version::Http11 => (Delimiter::Chunks, *self),
+            // A stream has an end of its own.
+            Version::Http2 => (Delimiter::None, *self),
             Version::Http10 => (Delimiter::None, Incoming { persistence: Persistence::Close, ..*self }),
         }
     }
@@ -130,7 +134,7 @@ impl Service {
         clients: Clients,
         uid: u32,
     ) -> Service {
-        let WorkerSlice { sites, limits, server_header, proxies, listen, mime, .. } = slice;
+        let WorkerSlice { sites, limits, server_header, http2_cleartext, proxies, listen, mime, .. } = slice;
         let size = |value: u32| usize::try_from(value).unwrap_or(usize::MAX);
         let head_limits = HeadLimits {
             request_line: size(limits.request_line),
@@ -157,6 +161,7 @@ impl Service {
             listed: Rc::default(),
             stopping: false,
             server: server_header,
+            http2_cleartext,
             changes: ResponseChanges::default(),
             start: 0,
             uid,
@@ -181,6 +186,8 @@ impl Service {
         match request.version {
             Version::Http10 => Persistence::KeepAsked,
             Version::Http11 => Persistence::Keep,
+            // A stream has one request; its connection is not of this concern.
+            Version::Http2 => Persistence::Close,
         }
     }
 

@@ -7,6 +7,7 @@ mod backend;
 mod body;
 mod disk;
 mod ending;
+mod http2;
 mod proxied;
 mod tunnel;
 
@@ -20,18 +21,17 @@ use super::outgoing::{Outgoing, Sent};
 use super::pending::Paused;
 use super::response::Persistence;
 use super::state::{Fate, Waiting};
+use super::transport::Transport;
 use super::visit::Visit;
 use crate::ipc::counters::Gauge;
 use crate::proto::head::{self, Framing, Scan};
 use crate::proto::status::{Reject, Status};
 use crate::site::facts::Origin;
-use crate::sys::socket;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// A client's connection.
 pub(super) struct Connection {
-    socket: OwnedFd,
+    transport: Transport,
     /// What is known of its requests before they come.
     visit: Visit,
     /// Who has to answer for it, and where it is counted; nobody, where its peer is exempt.
@@ -103,9 +103,9 @@ enum Flushed {
 }
 
 impl Connection {
-    pub(super) fn new(socket: OwnedFd, visit: Visit, admitted: Admitted, serial: u32, deadline: u64) -> Connection {
+    pub(super) fn new(transport: Transport, visit: Visit, admitted: Admitted, serial: u32, deadline: u64) -> Connection {
         Connection {
-            socket,
+            transport,
             visit,
             client: admitted.client,
             seat: admitted.seat,
@@ -149,6 +149,7 @@ impl Connection {
             return self.linger(service, buffer);
         }
         match self.go_on(service, buffer) {
+            Ok(Fate::Keep) => self.watch(),
             Ok(fate) => fate,
             // Reset, broken pipe: the client is gone.
             Err(_) => Fate::Close,
@@ -258,7 +259,7 @@ impl Connection {
             }
         }
         loop {
-            let count = match socket::receive(&self.socket, buffer) {
+            let count = match self.transport.receive(buffer) {
                 Ok(0) => return Ok(self.refuse_rest(service, Status::BAD_REQUEST, "the client ended within a request")),
                 Ok(count) => count,
                 Err(fault) if fault.kind() == io::ErrorKind::WouldBlock => return Ok(self.wait(service)),
@@ -326,6 +327,9 @@ impl Connection {
             if rest.is_empty() {
                 return Ok((used, self.send_made(service)?));
             }
+            if let Some(progress) = self.become_http2(service, rest) {
+                return Ok((used, progress));
+            }
             match self.scan.advance(rest, &service.head_limits) {
                 Ok(None) => return Ok((used, self.send_made(service)?)),
                 Ok(Some(length)) => {
@@ -370,7 +374,7 @@ impl Connection {
             return self.answer_head(service, &head, Some(paused), true);
         }
         let mut input = std::mem::take(&mut self.input);
-        let Ok(Some(length)) = Scan::default().advance(&input, &service.head_limits) else {
+        let Ok(Some(length)) = self.new_scan().advance(&input, &service.head_limits) else {
             return Ok(Progress::Stopped(Fate::Close));
         };
         let progress = self.answer_head(service, input.get(..length).unwrap_or_default(), Some(paused), false)?;
@@ -463,14 +467,14 @@ impl Connection {
         Ok(match self.flush(service)? {
             Flushed::Stopped(fate) => Progress::Stopped(fate),
             // Closing is seen to with the input that is left, in `drive`.
-            Flushed::All if self.closing => Progress::Stopped(Fate::Again),
+            Flushed::All if self.closing => Progress::Stopped(if self.transport.is_stream() { Fate::Close } else { Fate::Again }),
             Flushed::All => Progress::NeedsMore,
         })
     }
 
     /// Sends what was made and what waits, the content behind it included.
     fn flush(&mut self, service: &mut Service) -> io::Result<Flushed> {
-        let sent = self.outgoing.send(&self.socket, &mut service.out, service.clock.now)?;
+        let sent = self.outgoing.send(&mut self.transport, &mut service.out, service.clock.now)?;
         self.wake = if let Sent::Paused { until, .. } = sent { until } else { u64::MAX };
         let (before, held) = (self.held, self.outgoing.held());
         self.held = held;
@@ -526,12 +530,6 @@ impl Connection {
             self.deadline = service.clock.now + millis(limits.keepalive_timeout);
         }
         Fate::Keep
-    }
-}
-
-impl AsFd for Connection {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
     }
 }
 

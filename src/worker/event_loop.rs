@@ -4,8 +4,11 @@ mod accepting;
 
 mod backends;
 mod gate;
+mod sessions;
+mod table;
 
 use gate::Gate;
+use table::{SESSION, Sessions};
 
 use super::answer::Service;
 use super::backend::{Backends, LINK};
@@ -47,6 +50,8 @@ struct Worker {
     accept_again: Option<u64>,
     connections: Slab<Connection>,
     connections_max: usize,
+    /// Connections of HTTP/2.
+    sessions: Sessions,
     serial: u32,
     /// Drawn at the start, for the names of requests.
     drawn: u64,
@@ -126,6 +131,7 @@ impl Worker {
             accept_again: None,
             connections: Slab::new(),
             connections_max,
+            sessions: Sessions::default(),
             serial: 0,
             drawn: RandomState::new().hash_one(()),
             number: born.cell.number,
@@ -160,6 +166,7 @@ impl Worker {
                     CONNECT => self.take_connections(),
                     SPOOL => self.take_spooled(),
                     token if token & LINK != 0 => self.service.backends.ready(token, self.service.clock.now),
+                    token if token & SESSION != 0 => self.drive_session(token),
                     token if token < FIRST_CONNECTION => self.accept(token),
                     token => self.wake(token),
                 }
@@ -167,12 +174,13 @@ impl Worker {
             self.sweep_backends();
             self.carry_on();
             self.sweep_backends();
+            self.carry_sessions_on();
             if self.service.clients.is_behind(self.service.clock.now) {
                 self.count_connections_again();
             }
             self.wheel.due(self.service.clock.now, &mut due);
             for token in due.drain(..) {
-                self.remind(token);
+                if token & SESSION != 0 { self.remind_session(token) } else { self.remind(token) }
             }
             if self.service.log.next_flush(self.service.clock.now) == Some(0) {
                 self.service.log.flush(self.service.clock.now);
@@ -185,6 +193,7 @@ impl Worker {
             self.service.counters.publish();
             self.service.counters.set_gauges(self.gauges);
         }
+        self.close_all_sessions();
         // What its time did not suffice for is cut off, and has its line in the log all the same.
         for index in self.connections.iter().map(|(index, _)| index).collect::<Vec<_>>() {
             self.close(index);
@@ -194,13 +203,13 @@ impl Worker {
     }
 
     fn is_done(&self) -> bool {
-        let is_idle = self.connections.is_empty() && self.linger.is_none();
+        let is_idle = self.connections.is_empty() && self.sessions.len() == 0 && self.linger.is_none();
         self.stop.is_some_and(|deadline| is_idle || self.service.clock.now >= deadline)
     }
 
     /// How long to wait; 0 while something is left to do.
     fn timeout(&self) -> Option<u64> {
-        if !self.asking.is_empty() || !self.again.is_empty() {
+        if !self.asking.is_empty() || !self.again.is_empty() || self.sessions.is_busy() {
             return Some(0);
         }
         let now = self.service.clock.now;
@@ -258,6 +267,9 @@ impl Worker {
         for (_, connection) in &mut self.connections {
             connection.seat = connection.seat.and_then(|seat| self.service.clients.enter_again(seat, self.service.clock.now));
         }
+        for session in self.sessions.all() {
+            session.seat = session.seat.and_then(|seat| self.service.clients.enter_again(seat, self.service.clock.now));
+        }
     }
 
     /// Accepts no more, closes what is idle if it should, and gives the rest until its deadline.
@@ -270,6 +282,7 @@ impl Worker {
         }
         self.stop = Some(self.stop.map_or(deadline, |earlier| earlier.min(deadline)));
         self.service.stopping = true;
+        self.wind_up_sessions();
         if !idle {
             return;
         }
@@ -374,6 +387,9 @@ impl Worker {
         if fate == Fate::Close {
             return self.close(index);
         }
+        if fate == Fate::Http2 {
+            return self.become_session(index);
+        }
         let Some(connection) = self.connections.get_mut(index) else {
             return;
         };
@@ -381,7 +397,10 @@ impl Worker {
             // Once: else every packet of a client would give it one turn more in each round.
             Fate::Again if !std::mem::replace(&mut connection.queued, true) => self.again.push_back(token),
             Fate::Ask => self.asking.push_back(token),
-            Fate::Again | Fate::Keep | Fate::Close => {}
+            Fate::Again | Fate::Keep | Fate::Close | Fate::Http2 => {}
+        }
+        if connection.transport().is_stream() {
+            return self.remind_of(index, token);
         }
         let gauge = connection.waiting.gauge();
         if gauge == Gauge::Idle {
@@ -393,11 +412,18 @@ impl Worker {
             connection.gauge = gauge;
         }
         if fate == Fate::Keep && !connection.registered {
-            if self.poller.add(&*connection, Interest::Connection, token).is_err() {
+            let added = connection.transport().socket().map(|socket| self.poller.add(socket, Interest::Connection, token));
+            if !matches!(added, Some(Ok(()))) {
                 return self.close(index);
             }
             connection.registered = true;
         }
+        self.remind_of(index, token);
+    }
+
+    /// Has the loop reminded of the next moment that a connection waits for.
+    fn remind_of(&mut self, index: usize, token: u64) {
+        let Some(connection) = self.connections.get_mut(index) else { return };
         let next = connection.deadline.min(connection.wake);
         if next < connection.reminder {
             connection.reminder = next;
@@ -438,7 +464,11 @@ impl Worker {
 
     fn close(&mut self, index: usize) {
         if let Some(mut connection) = self.connections.try_remove(index) {
-            self.gauges[connection.gauge as usize] -= 1;
+            if connection.transport().is_stream() {
+                self.sessions.streams -= 1;
+            } else {
+                self.gauges[connection.gauge as usize] -= 1;
+            }
             if let Some(seat) = connection.seat {
                 self.service.clients.leave(seat);
             }

@@ -140,6 +140,7 @@ impl Service {
         let program = Program { name, path_info, file: &places.file, document_root: &places.document_root };
         let conveyed = Conveyed {
             protocol: match incoming.request.version {
+                Version::Http2 => "HTTP/2.0",
                 Version::Http11 => "HTTP/1.1",
                 Version::Http10 => "HTTP/1.0",
             },

@@ -30,6 +30,7 @@ mod event_loop;
 mod fetched;
 mod files;
 mod handing;
+mod http2;
 mod kept;
 mod known;
 mod listing;
@@ -51,6 +52,7 @@ mod spool;
 mod standing;
 mod state;
 mod timer;
+mod transport;
 mod visit;
 mod waiting;
 

@@ -3,9 +3,12 @@
 //! Runs in the worker. Small responses are copied, one write(2) for head and body; larger ones from memory go out beside their head
 //! with writev(2) and wait, where they must, as a reference; from a file with sendfile(2). So a slow client holds little memory.
 
+mod stream;
+
 use super::disk::Question;
 use super::segment::{Ready, Rest};
 use super::served::Served;
+use super::transport::Transport;
 use crate::ipc::disk::Outcome;
 use crate::sys::socket;
 use std::io;
@@ -103,7 +106,14 @@ impl Outgoing {
     ///
     /// # Errors
     /// The errno of write(2), writev(2), send(2) or sendfile(2) when the client is gone.
-    pub(super) fn send(&mut self, socket: &OwnedFd, made: &mut Vec<u8>, now: u64) -> io::Result<Sent> {
+    pub(super) fn send(&mut self, transport: &mut Transport, made: &mut Vec<u8>, now: u64) -> io::Result<Sent> {
+        match transport {
+            Transport::Plain(socket) => self.send_to_socket(socket, made, now),
+            Transport::Stream(stream) => self.send_on_stream(stream, made, now),
+        }
+    }
+
+    fn send_to_socket(&mut self, socket: &OwnedFd, made: &mut Vec<u8>, now: u64) -> io::Result<Sent> {
         let mut moved = false;
         if !self.bytes.is_empty() {
             self.bytes.append(made);
@@ -270,9 +280,10 @@ mod tests {
     /// Sends all, reading whenever the socket is full; what came, and how it ended, with the bytes of content that were counted.
     fn exchange(outgoing: &mut Outgoing, mut head: Vec<u8>, most_held: usize) -> (Vec<u8>, &'static str, u64) {
         let (ours, mut theirs) = pair();
+        let mut ours = Transport::Plain(ours);
         let mut received = Vec::new();
         loop {
-            let sent = outgoing.send(&ours, &mut head, 0).unwrap();
+            let sent = outgoing.send(&mut ours, &mut head, 0).unwrap();
             assert!(outgoing.held() <= most_held, "{} held", outgoing.held());
             let mut buffer = vec![0; 1 << 20];
             while let Ok(count) = theirs.read(&mut buffer) {

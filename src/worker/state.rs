@@ -1,6 +1,10 @@
 //! The states of a connection, and what the event loop has to do with it. Runs in the worker; does nothing.
 
+use super::clients::{Client, Seat};
+use super::transport::Transport;
+use super::visit::Visit;
 use crate::ipc::counters::Gauge;
+use crate::site::facts::Origin;
 
 /// What a connection waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,4 +46,19 @@ pub(super) enum Fate {
     /// Call `resume` of the connection when the disk can be asked.
     Ask,
     Close,
+    /// The connection turned out to be one of HTTP/2.
+    Http2,
+}
+
+/// What a connection was made of, for the session of HTTP/2 that it turned out to be.
+pub(super) struct Parted {
+    pub(super) transport: Transport,
+    pub(super) visit: Visit,
+    pub(super) client: Option<Client>,
+    pub(super) seat: Option<Seat>,
+    pub(super) proxy: Option<Origin>,
+    /// What has come.
+    pub(super) input: Vec<u8>,
+    pub(super) gauge: Gauge,
+    pub(super) registered: bool,
 }

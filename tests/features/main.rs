@@ -19,6 +19,9 @@ mod fastcgi;
 #[path = "../support/plain.rs"]
 mod plain;
 
+#[path = "../support/http2.rs"]
+mod http2_frames;
+
 mod access_log;
 mod applications;
 mod backend_names;
@@ -47,6 +50,7 @@ mod headers;
 mod hidden;
 mod hostile_backends;
 mod hosts;
+mod http2;
 mod http_backends;
 mod https_redirect;
 mod in_a_browser;

@@ -4,7 +4,6 @@
 
 use super::{Connection, Fate, Flushed, Progress, Waiting};
 use crate::proto::head;
-use crate::sys::socket;
 use crate::worker::answer::{Incoming, Service};
 use std::io;
 use std::rc::Rc;
@@ -77,7 +76,7 @@ impl Connection {
     /// The client has left, or sends the next request meanwhile: that has to wait.
     pub(super) fn hear_client(&mut self, buffer: &mut [u8]) -> io::Result<Fate> {
         while self.input.len() < AHEAD_MAX {
-            match socket::receive(&self.socket, buffer) {
+            match self.transport.receive(buffer) {
                 Ok(0) => return Ok(Fate::Close),
                 Ok(count) => self.input.extend_from_slice(buffer.get(..count).unwrap_or_default()),
                 Err(fault) if fault.kind() == io::ErrorKind::WouldBlock => break,

@@ -3,7 +3,6 @@
 //! Runs in the worker, as a part of [`Connection`].
 
 use super::{Connection, Fate, Waiting};
-use crate::sys::socket;
 use crate::worker::answer::Service;
 use crate::worker::body::pace;
 use std::io;
@@ -12,7 +11,7 @@ impl Connection {
     /// Everything is sent. Where the client may still be sending, closing at once would reset the connection and could take
     /// the response with it: only our side is ended, and what comes is dropped for a while (RFC 9112, 9.6).
     pub(super) fn end_sending(&mut self, service: &Service, unread: bool) -> Fate {
-        if !unread || socket::end_sending(&self.socket).is_err() {
+        if !unread || self.transport.end_sending().is_err() {
             return Fate::Close;
         }
         self.input = Vec::new();
@@ -29,7 +28,7 @@ impl Connection {
             if self.lingered >= LINGER_BYTES {
                 return Fate::Keep;
             }
-            match socket::receive(&self.socket, buffer) {
+            match self.transport.receive(buffer) {
                 Ok(0) => return Fate::Close,
                 Ok(count) => {
                     self.lingered += count;

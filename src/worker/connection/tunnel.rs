@@ -5,7 +5,6 @@
 //! has ended and all of it is sent, so does the connection.
 
 use super::{Connection, Fate};
-use crate::sys::socket;
 use crate::worker::answer::Service;
 use crate::worker::backend::Shared;
 use std::io;
@@ -43,7 +42,7 @@ impl Connection {
                 continue;
             }
             let most = room.min(buffer.len());
-            match socket::receive(&self.socket, &mut buffer[..most]) {
+            match self.transport.receive(&mut buffer[..most]) {
                 Ok(0) => exchange.borrow_mut().end_input(),
                 Ok(count) => exchange.borrow_mut().input(&buffer[..count]),
                 Err(fault) if fault.kind() == io::ErrorKind::WouldBlock => return Ok(self.go_on_carrying(exchange, fate)),

@@ -11,6 +11,7 @@ use crate::sys::epoll::Interest;
 use crate::sys::socket::{self, Address};
 use crate::worker::clock::millis;
 use crate::worker::connection::Connection;
+use crate::worker::transport::Transport;
 use crate::worker::visit::Visit;
 use std::io;
 use std::net::SocketAddr;
@@ -79,7 +80,7 @@ impl Worker {
 
     /// Accepts one connection: another worker gets the next, so that the load spreads.
     pub(super) fn accept(&mut self, token: u64) {
-        if self.connections.len() >= self.connections_max && !self.make_room() {
+        if self.sockets() >= self.connections_max && !self.make_room() {
             self.pause_accepting();
             return;
         }
@@ -94,7 +95,7 @@ impl Worker {
                 self.serial = self.serial.wrapping_add(1);
                 let deadline = self.service.clock.now + millis(self.service.limits.header_timeout);
                 let visit = self.visit(&connection, peer, gate);
-                let index = self.connections.insert(Connection::new(connection, visit, admitted, self.serial, deadline));
+                let index = self.connections.insert(Connection::new(Transport::Plain(connection), visit, admitted, self.serial, deadline));
                 self.gauges[Gauge::Reading as usize] += 1;
                 self.service.counters.count(Counter::Accepted, 1);
                 self.drive(pack(index, self.serial));
@@ -138,7 +139,7 @@ impl Worker {
     pub(super) fn accept_again(&mut self) {
         if self.accept_again.is_some_and(|moment| moment <= self.service.clock.now) && (self.stop.is_none() || self.linger.is_some()) {
             self.accept_again = None;
-            if self.connections.len() < self.connections_max || self.make_room() {
+            if self.sockets() < self.connections_max || self.make_room() {
                 // Memory for the wait may be short as well: then later.
                 if self.start_accepting().is_err() {
                     self.pause_accepting();
@@ -149,6 +150,11 @@ impl Worker {
         }
     }
 
+    /// Connections of clients; streams are none.
+    fn sockets(&self) -> usize {
+        self.connections.len() - self.sessions.streams + self.sessions.len()
+    }
+
     /// Closes the connections that have been idle longest, a hundredth of all at once so that it is not done for each; false:
     /// none is idle.
     fn make_room(&mut self) -> bool {
@@ -156,11 +162,12 @@ impl Worker {
         let mut idle: Vec<(u64, usize)> =
             self.connections.iter().filter(|(_, c)| c.is_idle()).map(|(index, c)| (c.deadline, index)).collect();
         idle.sort_unstable();
-        let count = (self.connections_max / 100).max(1).min(idle.len());
+        let most = (self.connections_max / 100).max(1);
+        let count = most.min(idle.len());
         for (_, index) in idle.iter().take(count) {
             self.close(*index);
         }
-        count > 0
+        count > 0 || self.close_idle_sessions(most) > 0
     }
 
     /// Accepts only from these listeners from now on, by their places, and not for long.
