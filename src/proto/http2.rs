@@ -67,7 +67,7 @@ pub fn write_head<B>(request: &Request<B>, ends: bool, out: &mut Vec<u8>) -> Res
     if let Some(host) = host {
         write_field(b"Host", host, out)?;
     }
-    let mut cookies = fields.get_all(COOKIE).iter();
+    let mut cookies = fields.get_all(COOKIE).iter().filter(|crumb| !crumb.is_empty());
     if let Some(first) = cookies.next() {
         // One field again, as everybody else knows it (8.2.3).
         write_field(b"cookie", first.as_bytes(), out)?;
@@ -177,7 +177,7 @@ mod tests {
     #[test]
     fn a_request_is_written_down_and_read_again() {
         let fields: &[(&str, &[u8])] =
-            &[("accept", b"*/*"), ("cookie", b"a=1"), ("x", b"y"), ("cookie", b"b=2"), ("host", b"A.example:80")];
+            &[("accept", b"*/*"), ("cookie", b"a=1"), ("x", b"y"), ("cookie", b"b=2"), ("cookie", b""), ("host", b"A.example:80")];
         let text = written(&request("GET", "http://a.example:80/x?y", fields), true).unwrap();
         assert_eq!(text, "GET /x?y HTTP/2.0\r\nGET / HTTP/1.1\r\nHost: a.example:80\r\ncookie: a=1; b=2\r\naccept: */*\r\nx: y\r\n\r\n");
         assert_eq!(Scan::http2().advance(text.as_bytes(), &LIMITS), Ok(Some(text.len())));

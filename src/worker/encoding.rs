@@ -18,6 +18,7 @@ use crate::site::lookup::Lookup;
 use crate::site::plan::{Answer, Plan};
 use crate::sys::clock;
 use crate::sys::file::{self, Opened, Stat};
+use bytes::Bytes;
 use std::cell::{OnceCell, RefCell};
 use std::io;
 use std::rc::Rc;
@@ -219,7 +220,7 @@ impl Service {
 /// What a form has of its original; the tag is weak, since encoding it again may give other bytes.
 fn encoded(original: &Served, coding: Coding) -> Served {
     Served {
-        content: Content::Memory(Box::default()),
+        content: Content::Memory(Bytes::new()),
         stat: original.stat,
         etag: original.etag.clone(),
         weak: false,
@@ -241,7 +242,7 @@ fn keep(budget: &Rc<Budget>, original: &Rc<Served>, coding: Coding, made: Vec<u8
         original.variants.note_useless(coding);
         return None;
     }
-    let content = Content::Memory(made.into_boxed_slice());
+    let content = Content::Memory(made.into_boxed_slice().into());
     let file = Rc::new(Served { content, weak: true, ..encoded(original, coding) });
     budget.keep_made(original, coding, Rc::clone(&file));
     Some(file)

@@ -318,7 +318,7 @@ pub(super) fn content(opened: Opened) -> io::Result<(Content, Stat)> {
         let bytes = file::read(&file, size)?;
         let after = file::stat(&file)?;
         if after == stat {
-            return Ok((Content::Memory(bytes.into_boxed_slice()), stat));
+            return Ok((Content::Memory(bytes.into_boxed_slice().into()), stat));
         }
         stat = after;
     }

@@ -8,6 +8,7 @@ use super::pace::Pace;
 use super::served::{Content, Served};
 use super::visit::Line;
 use crate::ipc::disk::{Outcome, WARM_MAX};
+use bytes::Bytes;
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -183,6 +184,15 @@ impl Rest {
 
     pub(super) fn go_on_without(&mut self) -> bool {
         if let Segment::Stream(stream) = &mut self.current { stream.producer.go_on_without() } else { false }
+    }
+
+    /// What is ready, if it is of a file in memory: without a copy.
+    pub(super) fn shared(&self) -> Option<Bytes> {
+        let Segment::File { file, offset, remaining } = &self.current else { return None };
+        let Content::Memory(bytes) = &file.content else { return None };
+        let start = index(*offset);
+        let end = start.checked_add(index(*remaining))?;
+        (end <= bytes.len()).then(|| bytes.slice(start..end))
     }
 
     /// Whether something follows the current segment at once.

@@ -9,6 +9,7 @@ use crate::site::form;
 use crate::site::lookup::Lookup;
 use crate::sys::file::Stat;
 use crate::sys::page_cache::{self, Residence};
+use bytes::Bytes;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -67,7 +68,8 @@ pub(super) struct Prepared {
 
 /// The bytes of a file.
 pub(super) enum Content {
-    Memory(Box<[u8]>),
+    /// Counted, so that a stream of HTTP/2 is given it without a copy.
+    Memory(Bytes),
     Open(Rc<OwnedFd>),
 }
 
@@ -326,7 +328,7 @@ mod tests {
     use super::*;
 
     fn of(bytes: usize) -> Rc<Served> {
-        Rc::new(Served::for_tests(Content::Memory(vec![0; bytes].into_boxed_slice())))
+        Rc::new(Served::for_tests(Content::Memory(vec![0; bytes].into())))
     }
 
     #[test]

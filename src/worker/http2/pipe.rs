@@ -20,6 +20,8 @@ pub(super) struct Pipe {
     /// The client has ended its side.
     pub(super) ended: bool,
     pub(super) outgoing: Vec<u8>,
+    /// Bytes of it that are sent.
+    pub(super) sent: usize,
     /// `h2` had more to say than there was room for.
     pub(super) is_full: bool,
     pub(super) meter: Meter,

@@ -223,23 +223,23 @@ impl Session {
         for _ in 0..TURNS {
             self.poll();
             let mut pipe = self.pipe.borrow_mut();
-            let mut sent = 0;
-            while let Some(left) = pipe.outgoing.get(sent..).filter(|left| !left.is_empty()) {
+            let before = pipe.sent;
+            while let Some(left) = pipe.outgoing.get(pipe.sent..).filter(|left| !left.is_empty()) {
                 match self.transport.send(left) {
-                    Ok(count) => sent += count,
+                    Ok(count) => pipe.sent += count,
                     Err(fault) if fault.kind() == io::ErrorKind::WouldBlock => break,
                     Err(fault) if fault.kind() == io::ErrorKind::Interrupted => {}
                     Err(fault) => return Err(fault),
                 }
             }
-            if sent > 0 || pipe.outgoing.is_empty() {
+            if pipe.sent > before || pipe.outgoing.is_empty() {
                 self.moved = now;
             }
-            if sent < pipe.outgoing.len() {
-                pipe.outgoing.drain(..sent);
+            if pipe.sent < pipe.outgoing.len() {
                 return Ok(Next::Keep);
             }
             pipe.outgoing.clear();
+            pipe.sent = 0;
             if !std::mem::take(&mut pipe.is_full) {
                 drop(pipe);
                 self.shared.refill();

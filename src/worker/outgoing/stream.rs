@@ -76,15 +76,23 @@ fn step(stream: &mut Stream, rest: &mut Rest, moved: bool, now: u64) -> io::Resu
         }
         rest.know();
     }
+    if rest.ready().is_err() {
+        return Ok(Step::Stop(Sent::Short));
+    }
+    let shared = rest.shared();
     let Ok(ready) = rest.ready() else {
         return Ok(Step::Stop(Sent::Short));
     };
     let content = match ready {
         Ready::Memory(bytes) => {
-            let bytes = first(bytes, allowed);
-            match stream.room(bytes.len())? {
-                0 => return Ok(Step::Stop(Sent::Blocked { moved })),
-                room => Bytes::copy_from_slice(&bytes[..room]),
+            let length = first(bytes, allowed).len();
+            let room = stream.room(length)?;
+            if room == 0 {
+                return Ok(Step::Stop(Sent::Blocked { moved }));
+            }
+            match shared.filter(|shared| shared.len() >= room) {
+                Some(shared) => shared.slice(..room),
+                None => Bytes::copy_from_slice(&bytes[..room]),
             }
         }
         Ready::File { file, offset, length } => {
