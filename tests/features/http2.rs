@@ -435,6 +435,37 @@ fn c14_a_reset_ends_the_request_at_its_backend() {
     assert!(wait_until(PATIENCE, || backend.seen.lock().unwrap()[1].gone).is_some());
 }
 
+/// Pings without end from a client that never reads: the worker waits for it, and does nothing meanwhile.
+#[test]
+fn w04_a_client_that_asks_and_does_not_listen_costs_no_time() {
+    let root = Root::with_index();
+    let server = Server::run(&configuration(&root).limits("write_timeout = \"4s\""));
+    let worker = server.workers()[0];
+    let ticks = || {
+        let text = std::fs::read_to_string(format!("/proc/{worker}/stat")).unwrap();
+        let fields: Vec<u64> = text.rsplit(')').next().unwrap().split(' ').skip(12).take(2).map(|field| field.parse().unwrap()).collect();
+        fields[0] + fields[1]
+    };
+    root.file("some", pattern(100_000));
+    let mut client = RawHttp2::connect(server.address(), &[(4, 0x7fff_ffff)]);
+    client.send(&frame(WINDOW_UPDATE, 0, 0, &[0x7f, 0, 0, 0]));
+    client.socket.set_write_timeout(Some(Duration::from_millis(300))).unwrap();
+    let mut number = 1;
+    // Requests earn pings; neither is read.
+    while client.send(&[frame(HEADERS, 5, number, &asks("GET", "/some", &[])), frame(6, 0, 0, b"12345678").repeat(15)].concat()) {
+        number += 2;
+        assert!(number < 1_000_000);
+        if number > 20_000 {
+            break;
+        }
+    }
+    std::thread::sleep(Duration::from_millis(500));
+    let before = ticks();
+    std::thread::sleep(Duration::from_secs(2));
+    assert!(ticks() - before < 50, "{} ticks of 200", ticks() - before);
+    assert_eq!(over_http2(&server, "/", &["-o", "/dev/null", "-w", "%{http_code}"]), b"200");
+}
+
 #[test]
 fn idle_connections_are_told_and_closed() {
     let root = Root::with_index();

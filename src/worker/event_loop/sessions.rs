@@ -166,7 +166,7 @@ impl Worker {
         let Some((index, session)) = self.sessions.find(token) else { return };
         session.reminder = u64::MAX;
         if session.deadline <= now {
-            if session.time_out() {
+            if session.time_out(now) {
                 return session.shared.touch();
             }
             if session.gauge != Gauge::Idle {
@@ -182,7 +182,8 @@ impl Worker {
 
     /// All sessions take no more requests.
     pub(super) fn wind_up_sessions(&mut self) {
-        self.sessions.all().for_each(Session::leave);
+        let now = self.service.clock.now;
+        self.sessions.all().for_each(|session| session.leave(now));
     }
 
     /// The idle ones are closed, those that have been so longest first; how many there were.

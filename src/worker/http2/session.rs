@@ -47,8 +47,11 @@ pub(in crate::worker) struct Session {
     began: u64,
     idle: u64,
     moved: u64,
-    /// It takes no more requests.
+    /// It takes no more requests, since this moment.
     leaving: bool,
+    left: u64,
+    /// There is more to receive than `h2` takes at the moment.
+    paused: bool,
     /// It was ended for more work than its requests are worth, and that is yet to be said.
     too_much: bool,
     pub(in crate::worker) deadline: u64,
@@ -118,6 +121,8 @@ impl Session {
             idle: now,
             moved: now,
             leaving: false,
+            left: now,
+            paused: false,
             too_much: false,
             deadline: u64::MAX,
             reminder: u64::MAX,
@@ -143,8 +148,10 @@ impl Session {
     /// The client is gone.
     pub(in crate::worker) fn receive(&mut self, buffer: &mut [u8]) -> io::Result<bool> {
         for _ in 0..READS {
-            if self.pipe.borrow().unread() >= UNREAD_MAX {
-                return Ok(!matches!(self.state, State::Over | State::Ended));
+            if self.pipe.borrow().unread() >= UNREAD_MAX && !matches!(self.state, State::Ended) {
+                // Read on when all is sent: until then `h2` takes nothing, and nobody would be the wiser for asking.
+                self.paused = true;
+                return Ok(false);
             }
             match self.transport.receive(buffer) {
                 Ok(0) => {
@@ -221,6 +228,7 @@ impl Session {
     pub(in crate::worker) fn flush(&mut self, now: u64) -> io::Result<Next> {
         self.shared.untouch();
         for _ in 0..TURNS {
+            let was_empty = self.pipe.borrow().outgoing.is_empty();
             self.poll();
             let mut pipe = self.pipe.borrow_mut();
             let before = pipe.sent;
@@ -232,7 +240,8 @@ impl Session {
                     Err(fault) => return Err(fault),
                 }
             }
-            if pipe.sent > before || pipe.outgoing.is_empty() {
+            // What is not sent waits since now.
+            if pipe.sent > before || (was_empty && !pipe.outgoing.is_empty()) {
                 self.moved = now;
             }
             if pipe.sent < pipe.outgoing.len() {
@@ -243,22 +252,33 @@ impl Session {
             if !std::mem::take(&mut pipe.is_full) {
                 drop(pipe);
                 self.shared.refill();
-                return self.rest();
+                return self.rest(now);
             }
         }
         Ok(Next::Again)
     }
 
     /// Everything is sent: goes on, or ends.
-    fn rest(&mut self) -> io::Result<Next> {
+    fn rest(&mut self, now: u64) -> io::Result<Next> {
         if matches!(self.state, State::Over) {
             if self.pipe.borrow().ended || self.transport.end_sending().is_err() {
                 return Ok(Next::Close);
             }
             self.state = State::Ended;
+            self.left = now;
             return Ok(Next::Again);
         }
-        Ok(if matches!(self.state, State::Ended) && self.pipe.borrow().ended { Next::Close } else { Next::Keep })
+        let goes_on = std::mem::take(&mut self.paused) && !matches!(self.state, State::Ended);
+        Ok(match self.state {
+            State::Ended if self.pipe.borrow().ended => Next::Close,
+            State::Greeting(_) | State::Open(_) | State::Over | State::Ended => {
+                if goes_on {
+                    Next::Again
+                } else {
+                    Next::Keep
+                }
+            }
+        })
     }
 
     fn poll(&mut self) {
@@ -291,19 +311,21 @@ impl Session {
         {
             connection.abrupt_shutdown(Reason::ENHANCE_YOUR_CALM);
             self.too_much |= !std::mem::replace(&mut self.leaving, true);
+            self.left = now;
             return self.shared.touch();
         }
         if self.requests >= limits.keepalive_requests {
-            self.leave();
+            self.leave(now);
         }
     }
 
     /// Takes no more requests, and tells the client so; those that are under way are answered.
-    pub(in crate::worker) fn leave(&mut self) {
+    pub(in crate::worker) fn leave(&mut self, now: u64) {
         if let State::Open(connection) = &mut self.state
             && !std::mem::replace(&mut self.leaving, true)
         {
             connection.graceful_shutdown();
+            self.left = now;
             self.shared.touch();
         }
     }
@@ -323,7 +345,7 @@ impl Session {
         let (deadline, gauge) = if !pipe.outgoing.is_empty() {
             (self.moved + millis(limits.write_timeout), Gauge::Writing)
         } else if matches!(self.state, State::Over | State::Ended) || (self.leaving && open == 0) {
-            (self.idle.max(self.moved) + END_MS, Gauge::Writing)
+            (self.idle.max(self.left) + END_MS, Gauge::Writing)
         } else if self.requests == 0 {
             (self.began + millis(limits.header_timeout), Gauge::Reading)
         } else if open == 0 {
@@ -339,10 +361,10 @@ impl Session {
     }
 
     /// The time has passed; false: it is closed at once.
-    pub(in crate::worker) fn time_out(&mut self) -> bool {
+    pub(in crate::worker) fn time_out(&mut self, now: u64) -> bool {
         let is_idle = self.is_idle() && self.requests > 0 && !self.leaving && matches!(self.state, State::Open(_));
         if is_idle {
-            self.leave();
+            self.leave(now);
         }
         is_idle
     }
