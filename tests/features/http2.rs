@@ -455,7 +455,7 @@ fn w04_a_client_that_asks_and_does_not_listen_costs_no_time() {
     std::thread::sleep(Duration::from_millis(500));
     // Its answer finds no room, and behind it comes more than is kept.
     client.send(&[frame(6, 0, 0, b"12345678").repeat(2), frame(HEADERS, END_HEADERS, 101, &asks("POST", "/", &[]))].concat());
-    client.send(&frame(DATA, 0, 101, &[b'x'; 16_000]).repeat(12));
+    client.send(&frame(DATA, 0, 101, &[b'x'; 16_000]).repeat(60));
     std::thread::sleep(Duration::from_millis(500));
     let before = ticks();
     std::thread::sleep(Duration::from_secs(2));
