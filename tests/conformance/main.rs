@@ -10,7 +10,11 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+#[path = "../support/http2.rs"]
+mod http2_frames;
+
 mod differential;
+mod frames;
 mod grammar;
 mod mutation;
 mod over_sockets;
