@@ -51,6 +51,7 @@ mod hidden;
 mod hostile_backends;
 mod hosts;
 mod http2;
+mod http2_attacks;
 mod http_backends;
 mod https_redirect;
 mod in_a_browser;
