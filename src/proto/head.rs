@@ -231,7 +231,7 @@ pub fn parse<'h, 'b>(head: &'b [u8], space: &'h mut FieldSpace<'b>, limits: &Hea
     let head = head.strip_prefix(b"\r\n").unwrap_or(head);
     let line = &head[..memchr::memchr(b'\r', head).ok_or(INCOMPLETE)?];
     let RequestLine { method, method_name, target, form, version } = RequestLine::parse_any(line)?;
-    let fields = if version == Version::Http2 { &head[line.len() + 2..] } else { head };
+    let fields = if version == Version::Http2 { second_line(&head[line.len()..]).ok_or(INCOMPLETE)? } else { head };
     let fields = parse_fields(fields, &mut space[..limits.header_count.min(FIELDS_MAX)])?;
     let special = Special::collect(fields)?;
     let framing = special.framing(version)?;
@@ -263,6 +263,11 @@ pub fn first_line(buffer: &[u8]) -> &[u8] {
 
 /// Follows the request line of a stream of HTTP/2: `httparse`, which reads the fields, begins at a line of a version that it knows.
 pub(super) const SECOND_LINE: &[u8] = b"GET / HTTP/1.1";
+
+/// What begins with that line, behind the end of the one before.
+fn second_line(rest: &[u8]) -> Option<&[u8]> {
+    rest.strip_prefix(b"\r\n").filter(|rest| rest.strip_prefix(SECOND_LINE).is_some_and(|rest| rest.starts_with(b"\r\n")))
+}
 
 fn parse_fields<'h, 'b>(head: &'b [u8], space: &'h mut [MaybeUninit<httparse::Header<'b>>]) -> Result<&'h [httparse::Header<'b>], Reject> {
     let mut parser = httparse::Request::new(&mut []);

@@ -481,3 +481,19 @@ fn f45_changed_bytes_never_panic_and_agree_however_they_are_cut() {
         let _ = read(&shorter, &LIMITS);
     }
 }
+
+#[test]
+fn a_head_of_http2_has_both_lines_and_is_no_shorter() {
+    let whole = b"GET /x HTTP/2.0\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n";
+    let mut space = super::field_space();
+    assert!(super::parse(whole, &mut space, &LIMITS).is_ok());
+    for length in 0..whole.len() {
+        let mut space = super::field_space();
+        assert!(super::parse(&whole[..length], &mut space, &LIMITS).is_err(), "{length}");
+    }
+    for other in [&b"GET /x HTTP/2.0\r\nHost: a\r\n\r\n"[..], b"GET /x HTTP/2.0\r\nPUT / HTTP/1.1\r\nHost: a\r\n\r\n", b"GET / HTTP/2.0\r"]
+    {
+        let mut space = super::field_space();
+        assert!(super::parse(other, &mut space, &LIMITS).is_err());
+    }
+}
