@@ -119,8 +119,9 @@ impl Outgoing {
             self.bytes.append(made);
         }
         let waiting = if self.bytes.is_empty() { made.as_slice() } else { self.bytes.get(self.sent..).unwrap_or_default() };
+        let mut sent = 0;
         if !waiting.is_empty() {
-            let mut sent = send_head(socket, waiting, self.rest.as_deref_mut(), now)?;
+            sent = send_head(socket, waiting, self.rest.as_deref_mut(), now)?;
             moved = sent > 0;
             // Only a socket that takes nothing tells when it takes more.
             while let (true, Some(left)) = (sent > 0, waiting.get(sent..).filter(|left| !left.is_empty())) {
@@ -129,21 +130,27 @@ impl Outgoing {
                     more => sent += more,
                 }
             }
-            let left = waiting.get(sent..).unwrap_or_default();
-            if !left.is_empty() {
-                if self.bytes.is_empty() {
-                    self.bytes = left.to_vec();
-                } else {
-                    self.sent += sent;
-                }
-                made.clear();
-                return Ok(Sent::Blocked { moved });
-            }
+        }
+        if !self.spend(made, sent) {
+            return Ok(Sent::Blocked { moved });
+        }
+        self.send_rest(socket, moved, now)
+    }
+
+    /// So many bytes of what waited, or of `made` where nothing did, are sent; the others are kept. Whether there are none.
+    fn spend(&mut self, made: &mut Vec<u8>, sent: usize) -> bool {
+        let was_empty = self.bytes.is_empty();
+        let left = if was_empty { made.get(sent..) } else { self.bytes.get(self.sent + sent..) }.unwrap_or_default();
+        let is_all = left.is_empty();
+        if is_all {
+            (self.bytes, self.sent) = (Vec::new(), 0);
+        } else if was_empty {
+            self.bytes = left.to_vec();
+        } else {
+            self.sent += sent;
         }
         made.clear();
-        self.bytes = Vec::new();
-        self.sent = 0;
-        self.send_rest(socket, moved, now)
+        is_all
     }
 
     fn send_rest(&mut self, socket: &OwnedFd, mut moved: bool, now: u64) -> io::Result<Sent> {

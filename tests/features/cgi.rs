@@ -1,6 +1,6 @@
 //! CGI programs, one for each request, run as their owners by the rules of suexec.
 
-use crate::support::{Configuration, Launch, PATIENCE, Root, Server, is_alive, needs_root, pattern, request, wait_until};
+use crate::support::{Configuration, Launch, PATIENCE, Root, Server, needs_root, pattern, request, running, wait_until};
 use nix::sys::signal::Signal;
 use std::fs::{self, Permissions};
 use std::io::Write;
@@ -64,16 +64,6 @@ fn wait(what: &str, condition: impl FnMut() -> bool) {
 #[track_caller]
 fn wait_for_log(server: &Server, text: &str) {
     assert!(wait_until(PATIENCE, || error_log(server).contains(text)).is_some(), "no \"{text}\" in {}", error_log(server));
-}
-
-/// The processes whose command line holds this text.
-fn running(text: &str) -> Vec<i32> {
-    let all = fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-    let runs = |pid: &i32| {
-        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        line.windows(text.len()).any(|window| window == text.as_bytes()) && is_alive(*pid)
-    };
-    all.filter(runs).collect()
 }
 
 const ENVIRONMENT: &str =

@@ -1,6 +1,6 @@
 //! Programs of backends that the service starts itself: php-cgi as lighttpd's `bin-path` and Cherokee's interpreter start it, and others.
 
-use crate::support::{Configuration, PATIENCE, Root, Server, is_alive, needs_root, signal, status_field, wait_until};
+use crate::support::{Configuration, PATIENCE, Root, Server, is_alive, needs_root, running, signal, status_field, wait_until};
 use nix::sys::signal::Signal;
 use std::fs;
 use std::io::{Read, Write};
@@ -38,16 +38,6 @@ impl Setting {
 
 fn error_log(server: &Server) -> String {
     fs::read_to_string(server.home().join("error.log")).unwrap_or_default()
-}
-
-/// The processes whose command line holds this text.
-fn running(text: &str) -> Vec<i32> {
-    let all = fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-    let runs = |pid: &i32| {
-        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        line.windows(text.len()).any(|window| window == text.as_bytes()) && is_alive(*pid)
-    };
-    all.filter(runs).collect()
 }
 
 fn spawn_of(server: &Server) -> Option<i32> {

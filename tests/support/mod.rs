@@ -19,7 +19,7 @@ pub(crate) use client::{Client, Response, request};
 pub(crate) use configuration::Configuration;
 pub(crate) use network::own_network;
 pub(crate) use own_etc::OwnEtc;
-pub(crate) use processes::{Process, children_of, is_alive, signal, status_field};
+pub(crate) use processes::{Process, children_of, is_alive, running, signal, status_field};
 pub(crate) use root::Root;
 pub(crate) use server::{Ended, Launch, Server, free_port};
 

@@ -55,3 +55,13 @@ fn title(pid: i32) -> String {
     let bytes = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     String::from_utf8_lossy(&bytes).replace('\0', " ").trim_end().to_owned()
 }
+
+/// The processes whose command line holds this text.
+pub(crate) fn running(text: &str) -> Vec<i32> {
+    let all = std::fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    let runs = |pid: &i32| {
+        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        line.windows(text.len()).any(|window| window == text.as_bytes()) && is_alive(*pid)
+    };
+    all.filter(runs).collect()
+}

@@ -17,9 +17,10 @@ impl Outgoing {
             self.bytes.append(made);
         }
         let waiting = if self.bytes.is_empty() { made.as_slice() } else { self.bytes.get(self.sent..).unwrap_or_default() };
+        let mut sent = 0;
         if !waiting.is_empty() {
             let is_all = self.rest.is_none();
-            let mut sent = stream.send_heads(waiting, is_all)?;
+            sent = stream.send_heads(waiting, is_all)?;
             moved = sent > 0;
             while let Some(left) = waiting.get(sent..).filter(|left| !left.is_empty()) {
                 let room = stream.room(left.len())?;
@@ -30,20 +31,10 @@ impl Outgoing {
                 sent += room;
                 moved = true;
             }
-            let left = waiting.get(sent..).unwrap_or_default();
-            if !left.is_empty() {
-                if self.bytes.is_empty() {
-                    self.bytes = left.to_vec();
-                } else {
-                    self.sent += sent;
-                }
-                made.clear();
-                return Ok(Sent::Blocked { moved });
-            }
         }
-        made.clear();
-        self.bytes = Vec::new();
-        self.sent = 0;
+        if !self.spend(made, sent) {
+            return Ok(Sent::Blocked { moved });
+        }
         if let Some(rest) = self.rest.as_mut() {
             for _ in 0..TURNS {
                 match step(stream, rest, moved, now)? {
