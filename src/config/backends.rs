@@ -158,6 +158,12 @@ fn read_addresses(table: &Table<'_>, faults: &mut Faults<'_>) -> Vec<Address> {
 }
 
 pub(super) fn read_address(text: &Text<'_>, faults: &mut Faults<'_>) -> Option<Address> {
+    // Of a request nothing may choose whose program is asked. Taken literally it would only be told as a socket that is not there.
+    if text.value.contains('{') {
+        let help = "pools of users are not supported by this version, and nothing else is put into an address";
+        faults.report(text.at.clone(), format!("{} holds a variable", quoted(text.value)), help);
+        return None;
+    }
     if let Some(path) = text.value.strip_prefix("unix:") {
         return paths::socket(&Text { value: path, at: text.at.clone() }, faults).map(Address::Unix);
     }
@@ -340,6 +346,10 @@ mod tests {
             ("type = \"fastcg\"\naddress = \"unix:/s\"", "4:8: \"type\" in [backend.NAME] is \"fastcg\", did you mean \"fastcgi\"?"),
             ("type = \"fastcgi\"\naddress = \"localhost\"", "5:11: \"localhost\" is not an address, expected \"unix:/run/php/"),
             ("type = \"fastcgi\"\naddress = \"1.2.3:80\"", "5:11: \"1.2.3:80\" is not an address"),
+            (
+                "type = \"fastcgi\"\naddress = \"unix:/run/{user}.sock\"",
+                "5:11: \"unix:/run/{user}.sock\" holds a variable, pools of users are not",
+            ),
             ("type = \"fastcgi\"\naddress = \"a b:80\"", "5:11: \"a b:80\" is not an address"),
             ("type = \"fastcgi\"\naddress = [\"unix:/s\", \"unix:/s\"]", "5:23: \"unix:/s\" is given twice"),
             (&format!("{base}\nenv = {{ QUERY_STRING = \"\" }}"), "6:9: \"QUERY_STRING\" cannot be set"),

@@ -1,7 +1,7 @@
 //! Backends by FastCGI: PHP-FPM as Debian has it, and a backend that shows what it was told. The cases `C`.
 
 use crate::fastcgi::{FakeBackend, Php, Step, answer, no_backend, stdout};
-use crate::support::{Configuration, PATIENCE, Root, Server, needs_root, pattern, request, wait_until};
+use crate::support::{Configuration, Launch, PATIENCE, Root, Server, needs_root, pattern, request, wait_until};
 use std::time::{Duration, Instant};
 
 /// A service that hands everything to a backend, which answers with what it was told.
@@ -365,4 +365,18 @@ fn b20_b22_nobody_there_is_503_and_somebody_new_is_found() {
     // Each connection ends at once, also the one on which the request is sent once more.
     std::thread::spawn(move || listener.incoming().for_each(drop));
     server.get("/x").must_be(&[502]);
+}
+
+/// Neither the path of a request nor anything else of it chooses a socket.
+#[test]
+fn c17_nothing_of_a_request_is_put_into_an_address() {
+    let root = Root::new();
+    for variable in ["{user}", "{1}", "{path}", "{header.X-Pool}"] {
+        let table = format!("\n[backend.fake]\ntype = \"fastcgi\"\naddress = [\"unix:/run/php/{variable}.sock\"]\n");
+        let launch = Launch::new();
+        let configuration = Configuration::of(&root.path()).backend(&table).rule("path = \"/*/*\"\nbackend = \"fake\"");
+        let path = launch.write_configuration(&configuration.text(launch.home()));
+        let told = launch.to_end(&["check".into(), "-c".into(), path.into()]).must_fail().stderr;
+        assert!(told.contains(&format!("{variable}.sock\" holds a variable")), "{told}");
+    }
 }
