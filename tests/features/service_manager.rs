@@ -126,6 +126,8 @@ fn sockets_that_are_handed_over_are_served_and_stay_through_a_reload() {
         }
         server.order(&["reload"]).must_be_done();
     }
+    // Those of the generations before may still be about to end.
+    assert!(wait_until(PATIENCE, || server.workers().len() == 2).is_some(), "{:?}", server.processes());
     // The next start would refuse it, when nobody thinks of this reload any more.
     let workers = server.workers();
     std::fs::write(server.configuration(), text.replace(&format!("\"{address}\", "), "")).unwrap();
