@@ -43,8 +43,7 @@ fn bind(address: SocketAddr, beside: bool) -> io::Result<OwnedFd> {
     if address.is_ipv6() {
         socket::setsockopt(&listener, sockopt::Ipv6V6Only, &!address.ip().is_unspecified())?;
     }
-    socket::setsockopt(&listener, sockopt::TcpNoDelay, &true)?;
-    defer_accept(&listener, DEFER_SECONDS)?;
+    set_inherited(&listener)?;
     if beside {
         share_port(&listener, true)?;
     }
@@ -92,6 +91,13 @@ pub fn retire(listener: &OwnedFd) -> io::Result<()> {
 /// Whether listening failed because this host has no IPv6.
 pub fn is_without_ipv6(fault: &io::Error) -> bool {
     matches!(fault.raw_os_error().map(Errno::from_raw), Some(Errno::EAFNOSUPPORT | Errno::EADDRNOTAVAIL))
+}
+
+/// Sets the options of a TCP listener and of the connections that inherit them from it.
+fn set_inherited(listener: &OwnedFd) -> io::Result<()> {
+    socket::setsockopt(listener, sockopt::TcpNoDelay, &true)?;
+    set_integer(listener, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, NOT_SENT)?;
+    defer_accept(listener, DEFER_SECONDS)
 }
 
 /// A connection is handed over only when its first bytes have come: one wake-up less, and no descriptor for who sends nothing.
@@ -212,10 +218,7 @@ pub fn prepare_inherited(listener: &OwnedFd) -> io::Result<()> {
     }
     match local_address(listener)? {
         Address::Path(_) => Ok(()),
-        Address::Ip(_) => {
-            socket::setsockopt(listener, sockopt::TcpNoDelay, &true)?;
-            defer_accept(listener, DEFER_SECONDS)
-        }
+        Address::Ip(_) => set_inherited(listener),
     }
 }
 
@@ -549,6 +552,11 @@ const BACKLOG: i32 = 4096;
 
 /// How long the kernel holds a connection back that sends nothing; some seconds more, as it counts retransmissions.
 const DEFER_SECONDS: libc::c_int = 10;
+
+/// Bytes that the kernel takes of one connection beyond what it may send (TCP_NOTSENT_LOWAT). Without a bound it takes some megabytes and
+/// asks for more only when a third of them is gone: a slow client who reads all the time then looks as one who takes nothing for a
+/// minute, holds that memory, and what is urgent waits behind it.
+const NOT_SENT: libc::c_int = 128 * 1024;
 
 /// The longest that a connection which was held back can wait in a listener that [`retire`]d: its fourth and last retransmission comes
 /// 8 s after the third.

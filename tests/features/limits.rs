@@ -221,6 +221,23 @@ fn a_reader_that_is_slow_but_steady_is_not_cut() {
 }
 
 #[test]
+fn a_reader_that_is_slow_for_what_the_kernel_holds_is_not_cut() {
+    let root = Root::with_index();
+    root.sparse("big.bin", 24 * 1024 * 1024);
+    let server = limited(&root, "write_timeout = \"2s\"");
+    let mut client = server.connect();
+    client.send(request("GET", "/big.bin", &[]));
+    let mut left = usize::try_from(client.head().unwrap().length()).unwrap();
+    // Buffers of sockets grow to some megabytes, of which this takes far less than a third in the time.
+    for _ in 0..50 {
+        client.exactly(40_000).unwrap();
+        left -= 40_000;
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    client.exactly(left).unwrap();
+}
+
+#[test]
 fn s04_at_the_connection_limit_idle_ones_make_room() {
     let root = Root::with_index();
     let server = Server::run(&Configuration::of(&root.path()).server_also("workers = 1").limits("connections = 10"));
