@@ -49,6 +49,7 @@ mod site;
 mod slice;
 mod spawn;
 mod template;
+mod tls;
 pub mod wildcard;
 
 pub use crate::proto::coding::Coding;
@@ -76,6 +77,7 @@ pub use scope::{RunRoot, Scope, run_roots};
 pub use setting::{Setting, diagnose, diagnose_placed};
 pub use slice::{ConnectSlice, FilesSlice, LogSlice, SliceError, SpoolSlice, Target, WorkerSlice, decode, encode};
 pub use spawn::{Program, Spawn, SpawnSlice};
+pub use tls::{ClientAuth, KeyKind, Pair, SiteTls, TlsVersion};
 
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -110,6 +112,8 @@ pub struct Server {
     pub workers: u16,
     /// No two of them overlap; never empty. Sites may have addresses of their own, see [`Config::addresses`].
     pub listen: Vec<Listen>,
+    /// Addresses for TLS, opened only when some site has a certificate.
+    pub tls_listen: Vec<Listen>,
     /// Where the commands speak to the parent; `None`: nowhere.
     pub control_socket: Option<PathBuf>,
     /// The file that holds the parent's process id; `None`: none is written.
@@ -224,6 +228,8 @@ pub struct Site {
     pub name: Vec<String>,
     /// The site answers only at these addresses; empty: at those of the server.
     pub listen: Vec<Listen>,
+    /// Likewise for TLS.
+    pub tls_listen: Vec<Listen>,
     /// Absolute; resolved from the configuration file's directory when written as a relative path.
     #[serde(with = "slice::path_bytes")]
     pub root: PathBuf,
@@ -243,6 +249,10 @@ pub struct Site {
     pub compress: Vec<Coding>,
     /// Whether plain requests are sent to the same address with https.
     pub https_redirect: bool,
+    /// Whether HTTP/2 is offered over TLS.
+    pub http2: bool,
+    /// For how long browsers are told to come by TLS alone; `None`: they are not told.
+    pub hsts: Option<Duration>,
     /// `None`: where `[log] access` says.
     pub access_log: Option<LogTarget>,
     /// In the order of the file; they run from top to bottom.

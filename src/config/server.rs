@@ -63,6 +63,7 @@ pub(super) fn default() -> Server {
         group: Some(ACCOUNT.to_owned()),
         workers: 0,
         listen: vec![Listen::Tcp(SocketAddr::from(([0u16; 8], 80)))],
+        tls_listen: vec![Listen::Tcp(SocketAddr::from(([0u16; 8], 443)))],
         control_socket: Some(PathBuf::from("/run/anchorite/control.sock")),
         pid_file: Some(PathBuf::from("/run/anchorite/anchorite.pid")),
         server_header: "anchorite".to_owned(),

@@ -65,6 +65,9 @@ pub(super) fn with_defaults(root: PathBuf) -> Site {
         charset: "utf-8".to_owned(),
         compress: Coding::ALL.to_vec(),
         https_redirect: false,
+        tls_listen: Vec::new(),
+        http2: true,
+        hsts: None,
         access_log: None,
         rules: Vec::new(),
     }
@@ -235,6 +238,9 @@ mod tests {
             charset: "utf-8".to_owned(),
             compress: vec![Coding::Gzip, Coding::Brotli, Coding::Zstd],
             https_redirect: false,
+            tls_listen: Vec::new(),
+            http2: true,
+            hsts: None,
             access_log: None,
             rules: Vec::new(),
         };
@@ -259,6 +265,9 @@ mod tests {
             charset: String::new(),
             compress: vec![Coding::Zstd, Coding::Gzip],
             https_redirect: true,
+            tls_listen: Vec::new(),
+            http2: true,
+            hsts: None,
             access_log: Some(LogTarget::File("/etc/anchorite/b.log".into())),
             rules: Vec::new(),
         };

@@ -2,7 +2,7 @@
 //!
 //! The parent encodes a slice into a sealed memory file that the role inherits; the role decodes it before it is confined.
 
-use super::{Backend, Base, Config, Level, Limits, Listen, LogFormat, LogNumbers, Proxies, Site, directories};
+use super::{Backend, Base, Config, Level, Limits, Listen, LogFormat, LogNumbers, Proxies, Site, SiteTls, directories};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -19,6 +19,12 @@ pub struct WorkerSlice {
     pub proxies: Proxies,
     /// Addresses of the sites that have none of their own.
     pub listen: Vec<Listen>,
+    /// Likewise for TLS.
+    pub tls_listen: Vec<Listen>,
+    /// By the number of the site; empty: no site has a certificate.
+    pub tls: Vec<Option<SiteTls>>,
+    /// Whether sessions are resumed.
+    pub session_tickets: bool,
     /// Extension and type, before the built-in table.
     pub mime: Vec<(String, String)>,
     pub level: Level,
@@ -96,6 +102,9 @@ impl Config {
             http2_cleartext: self.server.http2_cleartext,
             proxies: self.server.proxies.clone(),
             listen: self.server.listen.clone(),
+            tls_listen: self.server.tls_listen.clone(),
+            tls: Vec::new(),
+            session_tickets: true,
             mime: self.mime.clone(),
             level: self.log.level,
             format: self.log.format.clone(),

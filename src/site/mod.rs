@@ -185,6 +185,9 @@ pub(crate) mod tests {
             charset: "utf-8".into(),
             compress: crate::config::Coding::ALL.to_vec(),
             https_redirect: false,
+            tls_listen: Vec::new(),
+            http2: true,
+            hsts: None,
             access_log: None,
             rules: Vec::new(),
         }
