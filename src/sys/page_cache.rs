@@ -16,11 +16,12 @@ pub enum Residence {
     Unknown,
 }
 
-/// Whether a part of a file is in memory: its first and its last byte stand for all of it, since pages come and go in runs.
+/// Whether a part of a file is in memory: its first and its last byte stand for all of it, since pages come and go in runs. Where both lie
+/// in the same page, one says what the other would.
 pub fn residence(file: &OwnedFd, offset: u64, length: u64) -> Residence {
     let Some(last) = length.checked_sub(1) else { return Residence::Memory };
     match residence_of_byte(file, offset) {
-        Residence::Memory if last > 0 => residence_of_byte(file, offset.saturating_add(last)),
+        Residence::Memory if offset / PAGE != offset.saturating_add(last) / PAGE => residence_of_byte(file, offset.saturating_add(last)),
         residence @ (Residence::Memory | Residence::Disk | Residence::Unknown) => residence,
     }
 }
@@ -58,6 +59,9 @@ pub fn bring(file: &OwnedFd, offset: u64, length: u64) -> io::Result<()> {
     }
     Ok(())
 }
+
+/// The smallest page there is, in bytes.
+const PAGE: u64 = 4096;
 
 /// Bytes read at once.
 const PIECE: usize = 128 * 1024;
