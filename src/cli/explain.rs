@@ -63,7 +63,7 @@ fn answer(file: &Path, question: &Question<'_>) -> Result<(String, bool), String
     // Where the worker's user does not exist yet, with the rights of whoever asks.
     let identity = parent::identity(&config).inspect_err(|why| complain!("anchorite: {why}: looking with your own rights")).ok();
     let backends = config.backends;
-    let sites = Sites::listening(config.sites, &config.server.listen);
+    let sites = Sites::listening(config.sites, &config.server.listen, &[]);
     let scheme = if question.url.starts_with("https://") { Scheme::Https } else { Scheme::Http };
     let eyes = Eyes::open(identity, &config.jail, sites.directories());
     let way = way::to(&sites, &config.server.listen, host.as_deref(), request.host, question.client);

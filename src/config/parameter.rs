@@ -8,7 +8,7 @@ pub fn is_protected(name: &str) -> bool {
 }
 
 /// In alphabetical order. `SERVER_NAME`, `SERVER_SOFTWARE` and the like are not among them: an administrator may say otherwise.
-pub const PROTECTED: [&str; 22] = [
+pub const PROTECTED: [&str; 29] = [
     "AUTH_TYPE",
     "CONTENT_LENGTH",
     "CONTENT_TYPE",
@@ -32,6 +32,13 @@ pub const PROTECTED: [&str; 22] = [
     "SCRIPT_NAME",
     "SERVER_PORT",
     "SERVER_PROTOCOL",
+    "SSL_CIPHER",
+    "SSL_CLIENT_I_DN",
+    "SSL_CLIENT_M_SERIAL",
+    "SSL_CLIENT_S_DN",
+    "SSL_CLIENT_VERIFY",
+    "SSL_PROTOCOL",
+    "SSL_TLS_SNI",
 ];
 
 #[cfg(test)]

@@ -39,10 +39,36 @@ pub struct Facts<'a> {
     pub time: &'a [u8],
     /// Of the client's authentication; empty without.
     pub user: &'a [u8],
-    /// Empty for plain connections.
-    pub tls_version: &'a str,
-    /// Empty for plain connections, and without the extension.
-    pub tls_sni: &'a str,
+    /// `None` for plain connections.
+    pub tls: Option<&'a Secured>,
+}
+
+/// What is known of a connection over TLS.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Secured {
+    /// `TLSv1.3`.
+    pub version: &'static str,
+    /// `TLS13_AES_256_GCM_SHA384`.
+    pub cipher: &'static str,
+    /// The name that the client asked for; empty without the extension.
+    pub sni: String,
+    /// The site that it was made with.
+    pub site: usize,
+    /// Whether it goes on with a session of before.
+    pub resumed: bool,
+    /// `SUCCESS` or, where the client has shown no certificate, `NONE`; empty where it was not asked for one.
+    pub verify: &'static str,
+    /// Of the client's certificate, which was verified.
+    pub holder: Option<Holder>,
+}
+
+/// Whom a certificate names, and who says so; names as in RFC 4514.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Holder {
+    pub subject: String,
+    pub issuer: String,
+    /// Hexadecimal.
+    pub serial: String,
 }
 
 /// The field lines of a request.
@@ -117,8 +143,7 @@ impl<'a> Facts<'a> {
             request_id: b"",
             time: b"",
             user: b"",
-            tls_version: "",
-            tls_sni: "",
+            tls: None,
         }
     }
 
@@ -195,8 +220,7 @@ pub(crate) mod tests {
                 request_id: b"id1",
                 time: b"",
                 user: b"",
-                tls_version: "",
-                tls_sni: "",
+                tls: None,
             }
         }
     }

@@ -67,13 +67,13 @@ impl Compiled {
 impl Sites {
     /// Takes the configuration's sites, which are never none, and compiles their rules. Of two with the same name the first has it.
     pub fn new(sites: Vec<Site>) -> Sites {
-        Sites::listening(sites, &[])
+        Sites::listening(sites, &[], &[])
     }
 
-    /// The same for a server that listens on these addresses, for the sites that have none of their own.
-    pub fn listening(sites: Vec<Site>, server: &[Listen]) -> Sites {
+    /// The same for a server that listens on these addresses, plain and for TLS, for the sites that have none of their own.
+    pub fn listening(sites: Vec<Site>, server: &[Listen], tls: &[Listen]) -> Sites {
         let (directories, roots) = lookup::enumerate(&sites);
-        let doors = doors(&sites, server);
+        let doors = doors(&sites, server, tls);
         let compile = |(number, (site, roots)): (usize, (Site, Vec<RootRef>))| Compiled {
             root: RootRef(number),
             rules: Rules::new(&site, RootRef(number), &roots),
@@ -145,18 +145,20 @@ impl Sites {
 }
 
 /// The names of all sites, and those at each address if any site has addresses of its own.
-fn doors(sites: &[Site], server: &[Listen]) -> Vec<(Option<Listen>, Names)> {
+fn doors(sites: &[Site], server: &[Listen], tls: &[Listen]) -> Vec<(Option<Listen>, Names)> {
     let all: Vec<usize> = (0..sites.len()).collect();
     let mut doors = vec![(None, Names::new(sites, &all))];
-    if sites.iter().all(|site| site.listen.is_empty()) {
+    if sites.iter().all(|site| site.listen.is_empty() && site.tls_listen.is_empty()) {
         return doors;
     }
-    let addresses: BTreeMap<String, &Listen> =
-        server.iter().chain(sites.iter().flat_map(|site| &site.listen)).map(|address| (address.to_string(), address)).collect();
+    let own = sites.iter().flat_map(|site| site.listen.iter().chain(&site.tls_listen));
+    let addresses: BTreeMap<String, &Listen> = server.iter().chain(tls).chain(own).map(|address| (address.to_string(), address)).collect();
     for address in addresses.into_values() {
         let answers = |number: &usize| {
-            let own = sites.get(*number).map(|site| if site.listen.is_empty() { server } else { &site.listen });
-            own.is_some_and(|own| own.iter().any(|own| own.covers(address)))
+            let Some(site) = sites.get(*number) else { return false };
+            let plain = if site.listen.is_empty() { server } else { &site.listen };
+            let tls = if site.tls_listen.is_empty() { tls } else { &site.tls_listen };
+            plain.iter().chain(tls).any(|own| own.covers(address))
         };
         let numbers: Vec<usize> = all.iter().copied().filter(answers).collect();
         doors.push((Some(address.clone()), Names::new(sites, &numbers)));
@@ -238,7 +240,7 @@ pub(crate) mod tests {
         admin.listen = vec![tcp("127.0.0.1:81"), unix.clone()];
         let mut four = site(&["four.test", ""]);
         four.listen = vec![tcp("0.0.0.0:80")];
-        let sites = Sites::listening(vec![admin, site(&["a.test", "b.test"]), four], &[tcp("[::]:80"), tcp("10.0.0.1:82")]);
+        let sites = Sites::listening(vec![admin, site(&["a.test", "b.test"]), four], &[tcp("[::]:80"), tcp("10.0.0.1:82")], &[]);
         let at = |local: &Listen, host: &str| sites.select_at(sites.door(local), Some(host.as_bytes()));
         for (local, host, expected) in [
             ("127.0.0.1:81", "a.test", 0),

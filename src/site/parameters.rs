@@ -70,6 +70,7 @@ impl Parameters {
         self.request(facts, conveyed);
         self.server(facts, conveyed);
         self.client(facts, conveyed);
+        self.secured(facts);
         self.fields(facts, conveyed.env);
         self.configured(conveyed.env);
     }
@@ -148,6 +149,24 @@ impl Parameters {
         if !facts.user.is_empty() {
             self.add("REMOTE_USER", &[facts.user]);
             self.add("AUTH_TYPE", &[b"Basic"]);
+        }
+    }
+
+    /// What is known of TLS, under the names that Apache httpd gave it.
+    fn secured(&mut self, facts: &Facts<'_>) {
+        let Some(tls) = facts.tls else { return };
+        self.add("SSL_PROTOCOL", &[tls.version.as_bytes()]);
+        self.add("SSL_CIPHER", &[tls.cipher.as_bytes()]);
+        if !tls.sni.is_empty() {
+            self.add("SSL_TLS_SNI", &[tls.sni.as_bytes()]);
+        }
+        if !tls.verify.is_empty() {
+            self.add("SSL_CLIENT_VERIFY", &[tls.verify.as_bytes()]);
+        }
+        if let Some(holder) = &tls.holder {
+            self.add("SSL_CLIENT_S_DN", &[holder.subject.as_bytes()]);
+            self.add("SSL_CLIENT_I_DN", &[holder.issuer.as_bytes()]);
+            self.add("SSL_CLIENT_M_SERIAL", &[holder.serial.as_bytes()]);
         }
     }
 

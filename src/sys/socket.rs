@@ -338,6 +338,14 @@ pub fn send_both(connection: &OwnedFd, first: &[u8], second: &[u8]) -> io::Resul
     Ok(nix::sys::uio::writev(connection, &[IoSlice::new(first), IoSlice::new(second)])?)
 }
 
+/// Sends to a client from several places in one call.
+///
+/// # Errors
+/// The errno of writev(2).
+pub fn send_parts(connection: &OwnedFd, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+    Ok(nix::sys::uio::writev(connection, parts)?)
+}
+
 /// Sends to a client what more will follow at once, so that it leaves in one segment with it.
 ///
 /// # Errors

@@ -17,6 +17,8 @@ use super::pending::{Paused, Pending};
 use super::response::{self, Head, Persistence};
 use super::segment::{Delimiter, Rest, Segment};
 use super::served::{Ahead, Content, Prepared, Served, Variants};
+use super::tls::identity::Identities;
+use super::tls::link::Place;
 use super::visit::{Line, Visit};
 use crate::config::{Level, Limits, Listen, Proxies, WorkerSlice};
 use crate::ipc::lines;
@@ -34,11 +36,13 @@ use crate::sys::file::Opened;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// What all connections of a worker share.
 pub(super) struct Service {
     pub(super) sites: Rc<Sites>,
+    pub(super) place: Rc<Place>,
     pub(super) files: Files,
     pub(super) limits: Limits,
     pub(super) head_limits: HeadLimits,
@@ -51,6 +55,8 @@ pub(super) struct Service {
     pub(super) counters: Counters,
     pub(super) clients: Clients,
     pub(super) refusals: Refusals,
+    /// The same for handshakes that came to nothing.
+    pub(super) handshakes: Refusals,
     pub(super) proxies: Proxies,
     /// Responses being made; emptied by whoever sends them.
     pub(super) out: Vec<u8>,
@@ -64,6 +70,10 @@ pub(super) struct Service {
     /// Whether connections without TLS may begin with HTTP/2.
     pub(super) http2_cleartext: bool,
     mime: Vec<(String, String)>,
+    /// Where clients speak TLS.
+    tls_listen: Vec<Listen>,
+    /// By site: what its answers over https say of later visits.
+    pub(super) hsts: Vec<Option<Arc<[u8]>>>,
     /// What the rules change in the response being made, and where that begins in `out`.
     pub(super) changes: ResponseChanges,
     start: usize,
@@ -95,7 +105,7 @@ pub(super) enum Answered {
 pub(super) struct Incoming<'r> {
     pub(super) request: &'r Request<'r, 'r>,
     pub(super) head: &'r [u8],
-    pub(super) visit: Visit,
+    pub(super) visit: &'r Visit,
     pub(super) persistence: Persistence,
 }
 
@@ -129,20 +139,26 @@ impl Service {
     pub(super) fn new(
         slice: WorkerSlice,
         files: Files,
-        (log, disk, backends): (Log, Disk, Backends),
+        (identities, log, disk, backends): (Identities, Log, Disk, Backends),
         counters: Counters,
         clients: Clients,
         uid: u32,
     ) -> Service {
-        let WorkerSlice { sites, limits, server_header, http2_cleartext, proxies, listen, mime, .. } = slice;
+        let WorkerSlice { sites, limits, server_header, http2_cleartext, proxies, listen, tls_listen, mime, .. } = slice;
         let size = |value: u32| usize::try_from(value).unwrap_or(usize::MAX);
         let head_limits = HeadLimits {
             request_line: size(limits.request_line),
             header_bytes: size(limits.header_bytes),
             header_count: usize::from(limits.header_count),
         };
+        let all_tls = tls_listen.iter().chain(sites.iter().flat_map(|site| &site.tls_listen)).cloned().collect();
+        let hsts = sites.iter().map(|site| site.hsts.map(response::hsts)).collect();
+        let sites = Rc::new(Sites::listening(sites, &listen, &tls_listen));
         Service {
-            sites: Rc::new(Sites::listening(sites, &listen)),
+            place: Rc::new(Place { sites: Rc::clone(&sites), identities }),
+            sites,
+            hsts,
+            tls_listen: all_tls,
             mime,
             files,
             limits,
@@ -155,6 +171,7 @@ impl Service {
             counters,
             clients,
             refusals: Refusals::default(),
+            handshakes: Refusals::default(),
             proxies,
             out: Vec::new(),
             held: 0,
@@ -194,8 +211,11 @@ impl Service {
     /// Begins to answer a request.
     pub(super) fn answer(&mut self, incoming: &Incoming<'_>) -> Answered {
         let request = incoming.request;
-        let site = self.sites.select_at(incoming.visit.door, request.host);
+        let site = self.site(incoming.visit, request);
         self.begin_response();
+        if let Some(answered) = self.misdirected(incoming, site) {
+            return answered;
+        }
         if let Err(reject) = target::parse_into(request.path, &mut self.path) {
             return self.refuse(incoming, site, reject);
         }
@@ -226,6 +246,11 @@ impl Service {
     /// Which sites answer at an address of this machine, and whether that must be known.
     pub(super) fn door(&self, local: &Listen) -> Door {
         self.sites.door(local)
+    }
+
+    /// Whether clients speak TLS at an address of this machine.
+    pub(super) fn is_tls(&self, local: &Listen) -> bool {
+        !self.place.identities.is_empty() && self.tls_listen.iter().any(|address| address.covers(local))
     }
 
     /// Whether sites differ by the address that a client came to.
@@ -283,7 +308,7 @@ impl Service {
         let Line { head, site, visit, status } = &rest.line;
         let mut space = head::field_space();
         if let Ok(request) = head::parse(head, &mut space, &self.head_limits) {
-            self.write_line(Some(&request), Some(*site), *visit, request.line, *status, rest.sent);
+            self.write_line(Some(&request), Some(*site), visit, request.line, *status, rest.sent);
         }
     }
 
@@ -292,7 +317,7 @@ impl Service {
         &mut self,
         request: Option<&Request<'_, '_>>,
         site: Option<usize>,
-        visit: Visit,
+        visit: &Visit,
         line: &[u8],
         status: Status,
         bytes: u64,
@@ -311,6 +336,7 @@ impl Service {
             request_id: &hexadecimal(visit.id),
             port: visit.port,
             scheme: visit.scheme,
+            tls: visit.tls.as_deref(),
         };
         self.log.access(self.clock.now, &exchange);
     }
@@ -474,13 +500,14 @@ impl Service {
 
     /// Writes the body, or hands it over where it is not copied; writes the access line when the response is whole.
     pub(super) fn finish(&mut self, incoming: &Incoming<'_>, site: usize, status: Status, body: Body<'_>) -> Answered {
+        self.secure(incoming.visit, site);
         if self.changes.touch_head() {
             response::change(&mut self.out, self.start, &self.changes, &self.clock);
         }
         let persistence = incoming.persistence;
         let pace = self.changes.rate.map(|rate| Pace::new(rate, self.clock.now));
         let whole = |bytes: u64| (bytes, Answered::Response { persistence, rest: None });
-        let line = || Line { head: incoming.head.to_vec(), site, visit: incoming.visit, status };
+        let line = || Line { head: incoming.head.to_vec(), site, visit: incoming.visit.clone(), status };
         let (bytes, answered) = match body {
             _ if incoming.request.method == Method::Head => whole(0),
             Body::None => whole(0),
@@ -550,7 +577,7 @@ impl Service {
 
 /// What the rules may look at.
 pub(super) fn facts<'a>(incoming: &Incoming<'a>, path: &'a Path, id: &'a [u8], time: &'a [u8]) -> Facts<'a> {
-    Facts { request_id: id, time, ..Facts::of(incoming.request, path, incoming.visit.origin()) }
+    Facts { request_id: id, time, tls: incoming.visit.tls.as_deref(), ..Facts::of(incoming.request, path, incoming.visit.origin()) }
 }
 
 pub(super) fn hexadecimal(number: u128) -> [u8; 32] {

@@ -59,7 +59,7 @@ impl Service {
 
     /// Answers a request whose body was read as far as it is.
     pub(super) fn conclude(&mut self, incoming: &Incoming<'_>, decided: Decided, ended: &Ended) -> Answered {
-        let site = self.sites.select_at(incoming.visit.door, incoming.request.host);
+        let site = self.site(incoming.visit, incoming.request);
         self.begin_response();
         if let Err(reject) = target::parse_into(incoming.request.path, &mut self.path) {
             return self.refuse(incoming, site, reject);
@@ -107,10 +107,10 @@ impl Service {
     }
 
     /// Writes the access line of a request whose client went away before its body had come.
-    pub(super) fn log_cut(&mut self, reading: &Reading, visit: Visit) {
+    pub(super) fn log_cut(&mut self, reading: &Reading, visit: &Visit) {
         let mut space = head::field_space();
         if let Ok(request) = head::parse(&reading.head, &mut space, &self.head_limits) {
-            let site = self.sites.select_at(visit.door, request.host);
+            let site = self.site(visit, &request);
             self.write_line(Some(&request), Some(site), visit, request.line, Status::BAD_REQUEST, 0);
         }
     }

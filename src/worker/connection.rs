@@ -9,6 +9,7 @@ mod disk;
 mod ending;
 mod http2;
 mod proxied;
+mod secured;
 mod tunnel;
 
 use super::admission::Admitted;
@@ -104,13 +105,14 @@ enum Flushed {
 
 impl Connection {
     pub(super) fn new(transport: Transport, visit: Visit, admitted: Admitted, serial: u32, deadline: u64) -> Connection {
+        let proxy = admitted.trusted.then(|| visit.origin());
         Connection {
             transport,
             visit,
             client: admitted.client,
             seat: admitted.seat,
             introduces: admitted.introduces,
-            proxy: admitted.trusted.then(|| visit.origin()),
+            proxy,
             input: Vec::new(),
             scan: Scan::default(),
             outgoing: Outgoing::default(),
@@ -140,7 +142,7 @@ impl Connection {
     /// What is known of the request that is next.
     fn visit(&self) -> Visit {
         let proxy = self.proxy.map(|proxy| proxy.client);
-        Visit { id: self.visit.id | u128::from(self.requests & 0xFFFF), proxy, ..self.visit }
+        Visit { id: self.visit.id | u128::from(self.requests & 0xFFFF), proxy, ..self.visit.clone() }
     }
 
     /// Does what can be done now: sends what waits, then receives and answers. `buffer` is scratch space for receiving.
@@ -152,7 +154,7 @@ impl Connection {
             Ok(Fate::Keep) => self.watch(),
             Ok(fate) => fate,
             // Reset, broken pipe: the client is gone.
-            Err(_) => Fate::Close,
+            Err(_) => self.fail_over_tls(service),
         }
     }
 
@@ -180,7 +182,7 @@ impl Connection {
             if matches!(&input[..], b"" | b"\r" | b"\r\n") {
                 return Fate::Close;
             }
-            service.reject(self.visit(), &reject, head::first_line(&input));
+            service.reject(&self.visit(), &reject, head::first_line(&input));
             self.closing = true;
             self.unread = true;
             self.send_made(service)
@@ -214,6 +216,10 @@ impl Connection {
 
     /// Gives back what it held, and writes the access line of a response that was cut off.
     pub(super) fn abandon(&mut self, service: &mut Service) {
+        // A client shall be able to tell what is whole from what is not.
+        if self.outgoing.is_empty() && self.body.is_none() && self.backend.is_none() && self.stream.is_none() {
+            self.transport.part();
+        }
         service.held = service.held.saturating_sub(self.held);
         if let Some(rest) = self.outgoing.abandon() {
             service.log_sent(&rest);
@@ -222,7 +228,7 @@ impl Connection {
             if let Some(exchange) = reading.exchange() {
                 service.backends.abandon(exchange);
             }
-            service.log_cut(&reading, self.visit());
+            service.log_cut(&reading, &self.visit());
         }
         self.abandon_backend(service);
     }
@@ -267,6 +273,7 @@ impl Connection {
                 Err(fault) => return Err(fault),
             };
             let received = buffer.get(..count).unwrap_or_default();
+            self.note_tls(service);
             if self.input.is_empty() && self.body.is_none() {
                 (self.visit.began, self.visit.began_us) = (service.clock.now, service.log.moment());
             }
@@ -280,8 +287,8 @@ impl Connection {
             if let Progress::Stopped(fate) = progress {
                 return Ok(fate);
             }
-            // A short count means that the socket is empty; the next bytes will be told.
-            if count < buffer.len() {
+            // The next bytes will be told.
+            if self.transport.is_drained(count, buffer.len()) {
                 return Ok(self.wait(service));
             }
         }
@@ -310,6 +317,9 @@ impl Connection {
         if self.introduces {
             match self.introduce(service, input) {
                 Ok(None) => return Ok((0, Progress::NeedsMore)),
+                Ok(Some(length)) if self.transport.introduced(input.get(length..).unwrap_or_default()) => {
+                    return Ok((input.len(), Progress::NeedsMore));
+                }
                 Ok(Some(length)) => used = length,
                 Err(fate) => return Ok((0, Progress::Stopped(fate))),
             }
@@ -348,7 +358,7 @@ impl Connection {
                     }
                 }
                 Err(reject) => {
-                    service.reject(self.visit(), &reject, head::first_line(rest));
+                    service.reject(&self.visit(), &reject, head::first_line(rest));
                     self.closing = true;
                     return Ok((used, self.send_made(service)?));
                 }
@@ -394,7 +404,7 @@ impl Connection {
         let request = match head::parse(bytes, &mut space, &service.head_limits) {
             Ok(request) => request,
             Err(reject) => {
-                service.reject(self.visit(), &reject, head::first_line(bytes));
+                service.reject(&self.visit(), &reject, head::first_line(bytes));
                 self.closing = true;
                 return self.send_made(service);
             }
@@ -404,12 +414,13 @@ impl Connection {
             && !self.attribute(service, &request, proxy)
         {
             let reject = Reject { status: Status::TOO_MANY_REQUESTS, why: "too many at once for the client of a proxy" };
-            service.reject(self.visit(), &reject, request.line);
+            service.reject(&self.visit(), &reject, request.line);
             self.closing = true;
             self.unread = true;
             return self.send_made(service);
         }
-        let incoming = |persistence| Incoming { request: &request, head: bytes, visit: self.visit(), persistence };
+        let visit = self.visit();
+        let incoming = |persistence| Incoming { request: &request, head: bytes, visit: &visit, persistence };
         let answered = match asked {
             None => service.answer(&incoming(service.persistence(&request, self.requests + 1))),
             Some(paused) => service.resume(&incoming(paused.persistence), *paused),
@@ -476,7 +487,7 @@ impl Connection {
     fn flush(&mut self, service: &mut Service) -> io::Result<Flushed> {
         let sent = self.outgoing.send(&mut self.transport, &mut service.out, service.clock.now)?;
         self.wake = if let Sent::Paused { until, .. } = sent { until } else { u64::MAX };
-        let (before, held) = (self.held, self.outgoing.held());
+        let (before, held) = (self.held, self.outgoing.held() + self.transport.held());
         self.held = held;
         service.held = service.held.saturating_sub(before) + held;
         match sent {

@@ -21,6 +21,7 @@ use super::log::Log;
 use super::spool::Spool;
 use super::state::{Fate, Waiting};
 use super::timer::Wheel;
+use super::tls::identity::Identities;
 use crate::config::WorkerSlice;
 use crate::ipc::birth::{self, Born};
 use crate::ipc::counters::{Counter, Gauge};
@@ -119,7 +120,14 @@ impl Worker {
         if let Some(channel) = backends.spool_channel() {
             poller.add(channel, Interest::Input, SPOOL)?;
         }
-        let service = Service::new(born.slice, files, (log, disk, backends), counters, clients, identity.uid);
+        let identities = match Identities::new(&born.slice) {
+            Ok(identities) => identities,
+            Err(why) => {
+                let _ = born.parent.send(&ToParent::Failed { why }, &[]);
+                return Err(io::ErrorKind::InvalidData.into());
+            }
+        };
+        let service = Service::new(born.slice, files, (identities, log, disk, backends), counters, clients, identity.uid);
         let worker = Worker {
             wheel: Wheel::new(service.clock.now),
             parent: born.parent,

@@ -103,7 +103,7 @@ impl Service {
             self.listing_head(format, coding).end(incoming.persistence);
             return self.finish(incoming, site, Status::OK, Body::None);
         }
-        let (head, visit, limits) = (incoming.head.to_vec(), incoming.visit, self.head_limits);
+        let (head, visit, limits) = (incoming.head.to_vec(), incoming.visit.clone(), self.head_limits);
         let source =
             Source { cursor: first.next, come: Some(first), fault: None, sites: Rc::clone(&self.sites), site, plan, head, visit, limits };
         let held = Held { all: Rc::clone(&self.listed), own: 0 };
@@ -325,7 +325,7 @@ impl Source {
         let request = head::parse(&self.head, &mut space, &self.limits).map_err(|_| io::ErrorKind::InvalidData)?;
         let mut path = Path::default();
         target::parse_into(request.path, &mut path).map_err(|_| io::ErrorKind::InvalidData)?;
-        let incoming = Incoming { request: &request, head: &self.head, visit: self.visit, persistence: Persistence::Close };
+        let incoming = Incoming { request: &request, head: &self.head, visit: &self.visit, persistence: Persistence::Close };
         let id = hexadecimal(self.visit.id);
         // The head was made long ago: nothing asks for the time.
         Ok(act(&mut self.plan, &facts(&incoming, &path, &id, b"")))

@@ -8,7 +8,7 @@ use crate::ipc::Channel;
 use crate::ipc::lines::{self, Batch, LINE_MAX, PACKET_MAX};
 use crate::proto::head::Request;
 use crate::proto::target::{self, Path};
-use crate::site::facts::{Fields, Scheme};
+use crate::site::facts::{Fields, Scheme, Secured};
 use crate::site::log_format;
 use crate::sys::{clock, panic};
 use std::collections::VecDeque;
@@ -35,6 +35,7 @@ pub(super) struct Exchange<'a> {
     /// Port of the listener; 0 for one that has none.
     pub(super) port: u16,
     pub(super) scheme: Scheme,
+    pub(super) tls: Option<&'a Secured>,
 }
 
 /// The worker's end of the log.
@@ -203,8 +204,8 @@ fn write_line(format: &LogFormat, exchange: &Exchange<'_>, name: &str, line: &mu
         bytes: exchange.bytes,
         duration: exchange.duration,
         request_id: exchange.request_id,
-        tls_version: "",
-        tls_sni: "",
+        tls_version: exchange.tls.map_or("", |tls| tls.version),
+        tls_sni: exchange.tls.map_or("", |tls| &tls.sni),
         fields: request.map_or(&NoFields, |request| request),
     };
     // A template may name any number of fields: shorter ones are tried until the whole keeps within a line.
@@ -274,6 +275,7 @@ mod tests {
             request_id: b"",
             port: 80,
             scheme: Scheme::Http,
+            tls: None,
         }
     }
 

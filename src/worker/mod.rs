@@ -7,7 +7,8 @@
 //! `listing` those that list a directory, `files` looks up and caches, `disk` and `waiting` ask for what would have to be waited for, `pending` is a request meanwhile,
 //! `standing` which cached files need no look-up to be believed again, `served` is one file and its encoded forms, `encoding` which of them is sent, `encoder` makes them, `outgoing` what one has to send,
 //! `segment` what follows a head, `response` writes heads, `log` batches lines, `timer` and `clock` keep time; `clients` counts who has
-//! how many connections, and `admission` lets them in or not. `pace` says how fast a response may go.
+//! how many connections, and `admission` lets them in or not. `pace` says how fast a response may go. `transport` carries the bytes: `tls` over TLS,
+//! of which `secured` says what is different; `http2` makes connections of streams.
 
 #![forbid(unsafe_code)]
 
@@ -45,6 +46,7 @@ mod pending;
 mod respond;
 mod response;
 mod resume;
+mod secured;
 #[allow(dead_code, reason = "what waits for a broker comes with its users")]
 mod segment;
 mod served;
@@ -52,6 +54,7 @@ mod spool;
 mod standing;
 mod state;
 mod timer;
+mod tls;
 mod transport;
 mod visit;
 mod waiting;

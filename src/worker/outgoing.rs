@@ -3,6 +3,7 @@
 //! Runs in the worker. Small responses are copied, one write(2) for head and body; larger ones from memory go out beside their head
 //! with writev(2) and wait, where they must, as a reference; from a file with sendfile(2). So a slow client holds little memory.
 
+mod sealed;
 mod stream;
 
 use super::disk::Question;
@@ -109,6 +110,8 @@ impl Outgoing {
     pub(super) fn send(&mut self, transport: &mut Transport, made: &mut Vec<u8>, now: u64) -> io::Result<Sent> {
         match transport {
             Transport::Plain(socket) => self.send_to_socket(socket, made, now),
+            Transport::Tls(tls) if tls.is_plain() => self.send_to_socket(tls.socket(), made, now),
+            Transport::Tls(tls) => self.send_over_tls(tls, made, now),
             Transport::Stream(stream) => self.send_on_stream(stream, made, now),
         }
     }

@@ -17,16 +17,18 @@ use crate::site::{error_page, look, status_page};
 
 impl Service {
     /// Answers bytes that are no acceptable request; the connection ends.
-    pub(super) fn reject(&mut self, visit: Visit, reject: &Reject, line: &[u8]) {
+    pub(super) fn reject(&mut self, visit: &Visit, reject: &Reject, line: &[u8]) {
         self.counters.count(Counter::Refused, 1);
         // No site, as no head was understood that names one.
         let shown = lines::escaped(line.get(..REJECTED_SHOWN).unwrap_or(line));
         self.log.error(Level::Info, &format!("client {}, request \"{shown}\": {} ({})", visit.client, reject.status, reject.why));
         self.page.clear();
         error_page::render(reject.status, &mut self.page);
-        Head::begin(&mut self.out, reject.status, &self.server, &self.clock)
-            .page(&look::MESSAGE, count(&self.page))
-            .end(Persistence::Close);
+        let mut out = std::mem::take(&mut self.out);
+        let mut head = Head::begin(&mut out, reject.status, &self.server, &self.clock);
+        self.secure_rejected(visit, &mut head);
+        head.page(&look::MESSAGE, count(&self.page)).end(Persistence::Close);
+        self.out = out;
         self.out.extend_from_slice(&self.page);
         let bytes = count(&self.page);
         self.write_line(None, None, visit, line, reject.status, bytes);

@@ -12,7 +12,7 @@ use crate::site::plan::Step;
 impl Service {
     /// Goes on with a request whose plan asked: looks up what it asks, and answers or asks again.
     pub(super) fn resume(&mut self, incoming: &Incoming<'_>, paused: Paused) -> Answered {
-        let site = self.sites.select_at(incoming.visit.door, incoming.request.host);
+        let site = self.site(incoming.visit, incoming.request);
         self.begin_response();
         if let Err(reject) = target::parse_into(incoming.request.path, &mut self.path) {
             return self.refuse(incoming, site, reject);

@@ -4,11 +4,12 @@
 
 use crate::proto::status::Status;
 use crate::site::Door;
-use crate::site::facts::{Origin, Scheme};
+use crate::site::facts::{Origin, Scheme, Secured};
 use std::net::IpAddr;
+use std::rc::Rc;
 
 /// What is known of a request beside its head.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Visit {
     pub(super) client: IpAddr,
     /// The port of the peer; 0 where it has none.
@@ -29,6 +30,8 @@ pub(super) struct Visit {
     pub(super) began: u64,
     /// The same in microseconds, where an access line says how long it took.
     pub(super) began_us: u64,
+    /// `None` for plain connections.
+    pub(super) tls: Option<Rc<Secured>>,
 }
 
 impl Visit {
@@ -66,6 +69,7 @@ impl Line {
             id: 0,
             began: 0,
             began_us: 0,
+            tls: None,
         };
         Line { head: Vec::new(), site: 0, visit, status: Status::OK }
     }

@@ -104,7 +104,7 @@ mod tests {
              [[site]]\nname = \"socket.test\"\nroot = \"/c\"\nlisten = [\"unix:/run/c\"]\n"
         );
         let config = config::parse(&text, Path::new("/etc/a.toml")).unwrap_or_else(|faults| panic!("{faults}"));
-        let sites = Sites::listening(config.sites, &config.server.listen);
+        let sites = Sites::listening(config.sites, &config.server.listen, &[]);
         let client = client.map(|text| super::client(text).unwrap());
         let way = to(&sites, &config.server.listen, authority, Some(host.as_bytes()), client);
         (sites.choose(way.door, Some(host.as_bytes())).0, way)

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::site::facts::tests::Asked;
+use crate::site::facts::{Holder, Secured};
 use std::collections::BTreeMap;
 
 const PROGRAM: Program<'static> = Program { name: b"/index.php", path_info: b"", file: b"/srv/index.php", document_root: b"/srv" };
@@ -196,6 +197,26 @@ fn https_is_there_when_it_is_on_and_a_port_always() {
     assert_eq!((all["SERVER_PORT"].as_str(), all["HTTPS"].as_str(), all["REQUEST_SCHEME"].as_str()), ("443", "on", "https"));
     let all = at(&asked, Some(("::1".parse().unwrap(), 444)));
     assert_eq!((all["SERVER_PORT"].as_str(), all["SERVER_ADDR"].as_str()), ("444", "::1"));
+}
+
+#[test]
+fn what_is_known_of_tls_is_told_and_nothing_where_there_is_none() {
+    let asked = Asked { scheme: Scheme::Https, ..Asked::get("/") };
+    let told = |facts: &Facts<'_>| {
+        let all = named(facts, &PROGRAM, &conveyed(&env(&[("SSL_CLIENT_VERIFY", "SUCCESS")]), ""));
+        all.into_iter().filter(|(name, _)| name.starts_with("SSL_")).map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>()
+    };
+    assert_eq!(told(&asked.facts()), [""; 0]);
+    let mut secured = Secured { version: "TLSv1.3", cipher: "X", ..Secured::default() };
+    assert_eq!(told(&Facts { tls: Some(&secured), ..asked.facts() }), ["SSL_CIPHER=X", "SSL_PROTOCOL=TLSv1.3"]);
+    secured = Secured { sni: "a.test".into(), verify: "NONE", ..secured };
+    let expected = ["SSL_CIPHER=X", "SSL_CLIENT_VERIFY=NONE", "SSL_PROTOCOL=TLSv1.3", "SSL_TLS_SNI=a.test"];
+    assert_eq!(told(&Facts { tls: Some(&secured), ..asked.facts() }), expected);
+    let holder = Holder { subject: "CN=ann".into(), issuer: "CN=ca".into(), serial: "0A".into() };
+    secured = Secured { verify: "SUCCESS", holder: Some(holder), ..secured };
+    let expected =
+        ["SSL_CIPHER=X", "SSL_CLIENT_I_DN=CN=ca", "SSL_CLIENT_M_SERIAL=0A", "SSL_CLIENT_S_DN=CN=ann", "SSL_CLIENT_VERIFY=SUCCESS"];
+    assert_eq!(told(&Facts { tls: Some(&secured), ..asked.facts() })[..5], expected);
 }
 
 #[test]

@@ -483,8 +483,8 @@ impl Values for Inputs<'_> {
             Variable::User => Value::Text(facts.user),
             Variable::RequestId => Value::Text(facts.request_id),
             Variable::Time => Value::Text(facts.time),
-            Variable::TlsVersion => Value::Text(facts.tls_version.as_bytes()),
-            Variable::TlsSni => Value::Text(facts.tls_sni.as_bytes()),
+            Variable::TlsVersion => Value::Text(facts.tls.map_or("", |tls| tls.version).as_bytes()),
+            Variable::TlsSni => Value::Text(facts.tls.map_or("", |tls| &tls.sni).as_bytes()),
             Variable::Status => self.status.map_or(Value::Status, |status| Value::Number(u64::from(status.code()))),
             // Of access lines alone.
             Variable::Bytes | Variable::Duration => Value::Nothing,

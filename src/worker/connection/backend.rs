@@ -35,7 +35,8 @@ impl Connection {
         let exchange = Rc::clone(&handed.exchange);
         // Whoever speaks another protocol may still do so when the other end has nothing more to say.
         self.unread |= exchange.borrow().is_input_open();
-        let incoming = Incoming { request: &request, head: &bytes, visit: self.visit(), persistence: handed.persistence };
+        let visit = self.visit();
+        let incoming = Incoming { request: &request, head: &bytes, visit: &visit, persistence: handed.persistence };
         let answered = service.respond(&incoming, *handed);
         self.stream = Some(exchange);
         let progress = self.take_up(service, answered, &bytes, true);

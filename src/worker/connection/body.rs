@@ -64,7 +64,8 @@ impl Connection {
             Ended::Whole => service.persistence_behind(&request, self.requests + 1),
             Ended::Unwanted | Ended::Broken(_) => Persistence::Close,
         };
-        let answered = service.conclude(&Incoming { request: &request, head: &bytes, visit: self.visit(), persistence }, decided, ended);
+        let visit = self.visit();
+        let answered = service.conclude(&Incoming { request: &request, head: &bytes, visit: &visit, persistence }, decided, ended);
         self.take_up(service, answered, &bytes, true)
     }
 }

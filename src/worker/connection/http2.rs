@@ -9,14 +9,16 @@ use crate::worker::state::Parted;
 use crate::worker::transport::Transport;
 
 impl Connection {
-    /// Whether the first bytes are those of HTTP/2, where that is permitted without TLS; `None`: they are a request's.
+    /// Whether the first bytes are those of HTTP/2, where that was agreed on over TLS or is permitted without; `None`: they are a request's.
     pub(super) fn become_http2(&mut self, service: &Service, input: &[u8]) -> Option<Progress> {
-        if !service.http2_cleartext || self.requests > 0 || self.transport.is_stream() {
+        if self.requests > 0 || !self.transport.may_be_http2(service.http2_cleartext) {
             return None;
         }
         match Preface::of(input) {
             Preface::Whole => Some(Progress::Stopped(Fate::Http2)),
             Preface::Begun => Some(Progress::NeedsMore),
+            // Who has agreed to HTTP/2 and speaks something else is not understood either way.
+            Preface::Absent if self.visit.tls.is_some() => Some(Progress::Stopped(Fate::Close)),
             Preface::Absent => None,
         }
     }
@@ -61,7 +63,7 @@ impl Connection {
     pub(in crate::worker) fn session(&self) -> Option<u64> {
         match &self.transport {
             Transport::Stream(stream) => Some(stream.session()),
-            Transport::Plain(_) => None,
+            Transport::Plain(_) | Transport::Tls(_) => None,
         }
     }
 

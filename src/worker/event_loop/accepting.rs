@@ -11,6 +11,7 @@ use crate::sys::epoll::Interest;
 use crate::sys::socket::{self, Address};
 use crate::worker::clock::millis;
 use crate::worker::connection::Connection;
+use crate::worker::tls::link::Tls;
 use crate::worker::transport::Transport;
 use crate::worker::visit::Visit;
 use std::io;
@@ -47,11 +48,15 @@ impl Worker {
             Ok(Address::Ip(address)) => Gate {
                 door: self.service.door(&Listen::Tcp(address)),
                 port: address.port(),
+                tls: self.service.is_tls(&Listen::Tcp(address)),
                 local: Some(address.ip()).filter(|ip| !ip.is_unspecified()),
                 ask: address.ip().is_unspecified() && (self.service.has_doors() || !self.service.backends.all.is_empty()),
             },
-            Ok(Address::Path(path)) => Gate { door: self.service.door(&Listen::Unix(path)), port: 0, local: None, ask: false },
-            Err(_) => Gate { door: Door::default(), port: 0, local: None, ask: false },
+            Ok(Address::Path(path)) => {
+                let path = Listen::Unix(path);
+                Gate { door: self.service.door(&path), port: 0, tls: self.service.is_tls(&path), local: None, ask: false }
+            }
+            Err(_) => Gate { door: Door::default(), port: 0, tls: false, local: None, ask: false },
         }
     }
 
@@ -67,7 +72,7 @@ impl Worker {
             client: peer.ip(),
             peer_port: peer.port(),
             forwarded: false,
-            scheme: Scheme::Http,
+            scheme: if gate.tls { Scheme::Https } else { Scheme::Http },
             proxy: None,
             door: asked.map_or(gate.door, |address| self.service.door(&Listen::Tcp(address))),
             port: gate.port,
@@ -75,6 +80,7 @@ impl Worker {
             id: u128::from(self.drawn) << 64 | u128::from(self.number) << 48 | u128::from(self.serial) << 16,
             began: self.service.clock.now,
             began_us: self.service.log.moment(),
+            tls: None,
         }
     }
 
@@ -95,7 +101,12 @@ impl Worker {
                 self.serial = self.serial.wrapping_add(1);
                 let deadline = self.service.clock.now + millis(self.service.limits.header_timeout);
                 let visit = self.visit(&connection, peer, gate);
-                let index = self.connections.insert(Connection::new(Transport::Plain(connection), visit, admitted, self.serial, deadline));
+                let transport = if gate.tls {
+                    Transport::Tls(Box::new(Tls::new(connection, &self.service.place, visit.door, admitted.introduces)))
+                } else {
+                    Transport::Plain(connection)
+                };
+                let index = self.connections.insert(Connection::new(transport, visit, admitted, self.serial, deadline));
                 self.gauges[Gauge::Reading as usize] += 1;
                 self.service.counters.count(Counter::Accepted, 1);
                 self.drive(pack(index, self.serial));

@@ -10,6 +10,8 @@ use std::net::IpAddr;
 pub(super) struct Gate {
     pub(super) door: Door,
     pub(super) port: u16,
+    /// Whether clients speak TLS there.
+    pub(super) tls: bool,
     /// The address, where a listener has but one.
     pub(super) local: Option<IpAddr>,
     /// Whether the address that a client came to has to be known.

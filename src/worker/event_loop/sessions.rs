@@ -201,6 +201,7 @@ impl Worker {
     /// Closes a session with all its streams.
     pub(super) fn close_session(&mut self, index: usize) {
         let Some(mut session) = self.sessions.all.try_remove(index) else { return };
+        session.part();
         self.gauges[session.gauge as usize] -= 1;
         if let Some(seat) = session.seat.take() {
             self.service.clients.leave(seat);

@@ -137,6 +137,11 @@ impl Session {
         &self.transport
     }
 
+    /// It is closed: streams have said themselves whether they are whole.
+    pub(in crate::worker) fn part(&mut self) {
+        self.transport.part();
+    }
+
     /// Whether nothing is under way.
     pub(in crate::worker) fn is_idle(&self) -> bool {
         self.shared.open() == 0 && self.pipe.borrow().outgoing.is_empty()
@@ -161,10 +166,7 @@ impl Session {
                 Ok(_) if matches!(self.state, State::Ended) => {}
                 Ok(count) => {
                     self.pipe.borrow_mut().bring(buffer.get(..count).unwrap_or_default(), 0);
-                    if count < buffer.len() {
-                        return Ok(false);
-                    }
-                    return Ok(true);
+                    return Ok(!self.transport.is_drained(count, buffer.len()));
                 }
                 Err(fault) if fault.kind() == io::ErrorKind::WouldBlock => return Ok(false),
                 Err(fault) if fault.kind() == io::ErrorKind::Interrupted => {}
@@ -208,7 +210,10 @@ impl Session {
             let stream = self.stream(token, request, respond, ends);
             let id = self.visit.id | u128::from(self.requests & 0xFFFF);
             let proxy = self.proxy.map(|proxy| proxy.client);
-            return Accepted::Stream(Box::new(Request { visit: Visit { id, proxy, began: now, began_us: now_us, ..self.visit }, stream }));
+            return Accepted::Stream(Box::new(Request {
+                visit: Visit { id, proxy, began: now, began_us: now_us, ..self.visit.clone() },
+                stream,
+            }));
         }
     }
 
@@ -231,7 +236,7 @@ impl Session {
             let was_empty = self.pipe.borrow().outgoing.is_empty();
             self.poll();
             let mut pipe = self.pipe.borrow_mut();
-            let before = pipe.sent;
+            let (before, held) = (pipe.sent, self.transport.held());
             while let Some(left) = pipe.outgoing.get(pipe.sent..).filter(|left| !left.is_empty()) {
                 match self.transport.send(left) {
                     Ok(count) => pipe.sent += count,
@@ -240,11 +245,12 @@ impl Session {
                     Err(fault) => return Err(fault),
                 }
             }
+            let is_gone = self.transport.flush()?;
             // What is not sent waits since now.
-            if pipe.sent > before || (was_empty && !pipe.outgoing.is_empty()) {
+            if pipe.sent > before || self.transport.held() < held || (was_empty && !pipe.outgoing.is_empty()) {
                 self.moved = now;
             }
-            if pipe.sent < pipe.outgoing.len() {
+            if pipe.sent < pipe.outgoing.len() || !is_gone {
                 return Ok(Next::Keep);
             }
             pipe.outgoing.clear();

@@ -1,0 +1,159 @@
+//! What each site proves itself with over TLS, and which of them a client's name leads to.
+//!
+//! Runs in the worker. Made once, of what the parent read; nothing here opens a file.
+
+use super::choice::Choice;
+use super::tickets::{Bound, GROUP};
+use crate::config::{ClientAuth, Pair, SiteTls, TlsVersion, WorkerSlice};
+use crate::site::{Chosen, Door, Sites};
+use rustls::crypto::CryptoProvider;
+use rustls::crypto::aws_lc_rs::{self, cipher_suite};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::{NoServerSessionStorage, ProducesTickets, WebPkiClientVerifier};
+use rustls::sign::{CertifiedKey, SigningKey};
+use rustls::version::{TLS12, TLS13};
+use rustls::{RootCertStore, ServerConfig, SupportedCipherSuite};
+use std::cell::RefCell;
+use std::sync::Arc;
+
+/// The sites that are served over TLS.
+pub(in crate::worker) struct Identities {
+    /// By the number of the site; `None`: it is not served over TLS.
+    sites: Vec<Option<Identity>>,
+    /// Scratch space for what goes between a socket and `rustls`, of one connection at a time.
+    pub(super) scratch: RefCell<Vec<u8>>,
+}
+
+/// What a site proves itself with.
+struct Identity {
+    config: Arc<ServerConfig>,
+    group: [u8; GROUP],
+    asks: ClientAuth,
+}
+
+/// Where the name that a client named leads.
+pub(super) struct Found {
+    pub(super) site: usize,
+    pub(super) config: Arc<ServerConfig>,
+    /// What it asks of clients.
+    pub(super) asks: ClientAuth,
+    /// No site has that name, or only one that is not served over TLS.
+    pub(super) is_default: bool,
+}
+
+impl Identities {
+    /// Takes what a slice says of each site.
+    ///
+    /// # Errors
+    /// The site that cannot be served so, and why. The parent has looked at certificates and keys, so that this is not about them.
+    pub(in crate::worker) fn new(slice: &WorkerSlice) -> Result<Identities, String> {
+        let provider = Arc::new(aws_lc_rs::default_provider());
+        let tickets = if slice.session_tickets && slice.tls.iter().any(Option::is_some) {
+            Some(aws_lc_rs::Ticketer::new().map_err(|fault| format!("tickets: {fault}"))?)
+        } else {
+            None
+        };
+        let sites = slice.sites.iter().enumerate().map(|(number, site)| {
+            let Some(tls) = slice.tls.get(number).and_then(Option::as_ref) else { return Ok(None) };
+            let name = site.name.first().map_or("", String::as_str);
+            let identity = identity(tls, site.http2, &provider, tickets.as_ref());
+            identity.map(Some).map_err(|why| format!("site \"{name}\": tls: {why}"))
+        });
+        Ok(Identities { sites: sites.collect::<Result<_, String>>()?, scratch: RefCell::default() })
+    }
+
+    /// Whether no site is served over TLS.
+    pub(in crate::worker) fn is_empty(&self) -> bool {
+        self.sites.iter().all(Option::is_none)
+    }
+
+    /// Whom a client that names this site, or none, wants to talk to.
+    pub(super) fn find(&self, sites: &Sites, door: Door, name: Option<&str>) -> Option<Found> {
+        let found = |site: usize, is_default| {
+            let Identity { config, asks, .. } = self.sites.get(site)?.as_ref()?;
+            Some(Found { site, config: Arc::clone(config), asks: *asks, is_default })
+        };
+        let (site, chosen) = sites.choose(door, name.map(str::as_bytes));
+        let is_default = chosen == Chosen::Default;
+        // Without a certificate of the site itself: that of the door's default, else of the first site there that has one.
+        found(site, is_default).or_else(|| found(sites.select_at(door, None), true)).or_else(|| {
+            let answers = |number: &usize| {
+                let names = &sites.get(*number).name;
+                names.iter().any(|name| sites.select_at(door, Some(name.as_bytes())) == *number)
+            };
+            (0..sites.len()).filter(answers).find_map(|number| found(number, true))
+        })
+    }
+
+    /// Whether a request for one site may come over a connection that was made with another: both prove themselves with the same, and ask
+    /// the same of clients (RFC 9110, 7.4; RFC 9113, 9.1.1).
+    pub(in crate::worker) fn may_share(&self, connected: usize, asked: usize) -> bool {
+        let group = |site: usize| Some(self.sites.get(site)?.as_ref()?.group);
+        connected == asked || (group(connected).is_some() && group(connected) == group(asked))
+    }
+}
+
+fn identity(
+    tls: &SiteTls,
+    http2: bool,
+    provider: &Arc<CryptoProvider>,
+    tickets: Option<&Arc<dyn ProducesTickets>>,
+) -> Result<Identity, String> {
+    let versions: &[_] = match tls.min_version {
+        TlsVersion::Tls12 => &[&TLS13, &TLS12],
+        TlsVersion::Tls13 => &[&TLS13],
+    };
+    let builder = ServerConfig::builder_with_provider(Arc::clone(provider));
+    let builder = builder.with_protocol_versions(versions).map_err(|fault| fault.to_string())?;
+    let builder = match tls.client_auth {
+        ClientAuth::None => builder.with_no_client_auth(),
+        ClientAuth::Optional | ClientAuth::Required => {
+            let mut roots = RootCertStore::empty();
+            for authority in &tls.client_ca {
+                roots.add(CertificateDer::from(authority.clone())).map_err(|fault| format!("client_ca: {fault}"))?;
+            }
+            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider));
+            let verifier = if tls.client_auth == ClientAuth::Optional { verifier.allow_unauthenticated() } else { verifier };
+            builder.with_client_cert_verifier(verifier.build().map_err(|fault| format!("client_ca: {fault}"))?)
+        }
+    };
+    let pairs = tls.pairs.iter().map(|pair| {
+        let chain = pair.chain.iter().cloned().map(CertificateDer::from).collect();
+        Ok((pair.kind, Arc::new(CertifiedKey::new(chain, signing_key(pair, provider)?))))
+    });
+    let mut config = builder.with_cert_resolver(Arc::new(Choice::new(pairs.collect::<Result<_, String>>()?)));
+    let protocols: &[&[u8]] = if http2 { &[b"h2", b"http/1.1", b"http/1.0"] } else { &[b"http/1.1", b"http/1.0"] };
+    config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
+    let group = group(tls)?;
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    match tickets {
+        Some(tickets) => config.ticketer = Arc::new(Bound::new(Arc::clone(tickets), group)),
+        None => config.send_tls13_tickets = 0,
+    }
+    // What a client says before its handshake is whole can be said again by anyone (RFC 8470).
+    config.max_early_data_size = 0;
+    Ok(Identity { config: Arc::new(config), group, asks: tls.client_auth })
+}
+
+/// What signs for a certificate.
+fn signing_key(pair: &Pair, provider: &CryptoProvider) -> Result<Arc<dyn SigningKey>, String> {
+    let private = pair.private.as_deref().ok_or("there is no key")?;
+    let key = PrivateKeyDer::try_from(private).map_err(str::to_owned)?.clone_key();
+    provider.key_provider.load_private_key(key).map_err(|fault| fault.to_string())
+}
+
+/// A name for what a site proves itself with and asks of clients: the same for two sites only if all of that is.
+fn group(tls: &SiteTls) -> Result<[u8; GROUP], String> {
+    let SupportedCipherSuite::Tls13(suite) = cipher_suite::TLS13_AES_128_GCM_SHA256 else { return Err("no hash".to_owned()) };
+    let mut text = vec![tls.client_auth as u8, tls.min_version as u8];
+    let mut add = |list: &[Vec<u8>]| {
+        for bytes in list {
+            text.extend_from_slice(&u64::try_from(bytes.len()).unwrap_or(u64::MAX).to_be_bytes());
+            text.extend_from_slice(bytes);
+        }
+        text.extend_from_slice(&u64::MAX.to_be_bytes());
+    };
+    tls.pairs.iter().for_each(|pair| add(&pair.chain));
+    add(&tls.client_ca);
+    <[u8; GROUP]>::try_from(suite.common.hash_provider.hash(&text).as_ref()).map_err(|_| "no hash".to_owned())
+}
