@@ -14,6 +14,7 @@
 //! | [`ipc`] | channels between processes, and every message that may pass over them |
 //! | [`sys`] | THE FENCE: the only room with `unsafe` and with the crates that make system calls |
 //! | [`config`] | TOML to a checked, immutable configuration; the slice each role gets |
+//! | [`tls`] | certificates and keys, read from the files that the configuration names; what may be signed |
 //! | [`proto`] | HTTP without I/O: bytes in, events and bytes out |
 //! | [`role`] | the list of roles |
 //!
@@ -26,7 +27,7 @@
 //! main
 //! cli
 //! worker broker parent
-//! site ipc
+//! site ipc tls
 //! sys config
 //! proto role
 //! ```
@@ -40,4 +41,5 @@ pub mod proto;
 pub mod role;
 pub mod site;
 pub mod sys;
+pub mod tls;
 pub mod worker;

@@ -7,6 +7,7 @@ use crate::ipc::status::{OF_THE_MANAGER, handed_over, is_handed_over, quoted};
 use crate::parent::{self, Depth, Owner};
 use crate::sys::socket::Address;
 use crate::sys::{candidate, privilege, proc, scout};
+use crate::tls;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
@@ -54,6 +55,8 @@ fn warnings(config: &Config) -> Vec<String> {
     let mut warnings: Vec<String> = parent::ignored(config).into_iter().chain(not_ours(config)).collect();
     // Where there is no such user, that is a fault, told elsewhere.
     if let Ok(identity) = parent::identity(config) {
+        let loaded = tls::load(config, identity).unwrap_or_default();
+        warnings.extend(loaded.warnings.iter().cloned().chain(tls::expiring(&loaded.ends)));
         warnings.extend(surprises::find(config, identity));
     }
     warnings

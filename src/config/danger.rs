@@ -35,7 +35,10 @@ pub(super) fn secrets(config: &Config, files: Vec<PathBuf>) -> Vec<(PathBuf, &'s
     let logs = logs(config).map(|file| (file.to_owned(), "the log"));
     let others = [&config.server.control_socket, &config.server.pid_file];
     let others = others.into_iter().flatten().map(|file| (file.clone(), "the service's own file"));
-    files.chain(logs).chain(others).collect()
+    let pairs = config.sites.iter().filter_map(|site| site.tls.as_ref()).flat_map(|tls| &tls.pairs);
+    let keys = pairs.map(|pair| (pair.key.clone(), "the private key"));
+    let tickets = config.tls.ticket_keys.iter().map(|file| (file.clone(), "the keys of tickets"));
+    files.chain(logs).chain(others).chain(keys).chain(tickets).collect()
 }
 
 /// Reports directories that are shown to workers and hold a file of the configuration, a log or the control socket: whoever gets a worker

@@ -300,6 +300,30 @@ impl<'d> Item<'d> {
         None
     }
 
+    /// A table or a list of tables, each with names of its own. Names that they may not hold are reported.
+    pub(super) fn table_or_tables(&self, names: &'static Names, expected: &str, faults: &mut Faults<'_>) -> Option<Vec<Table<'d>>> {
+        let shift = self.shift;
+        if let Some(entries) = self.value.as_table() {
+            return Some(vec![Table::checked(names, vec![Part { entries, shift }], self.at.clone(), faults)]);
+        }
+        let Some(list) = self.value.as_array() else {
+            self.wrong_type(expected, faults);
+            return None;
+        };
+        let mut tables = Vec::new();
+        for element in list {
+            let at = shifted(element.span(), shift);
+            match element.get_ref().as_table() {
+                Some(entries) => tables.push(Table::checked(names, vec![Part { entries, shift }], at, faults)),
+                None => {
+                    let what = format!("{} in {} holds {}", quoted(self.key), self.names.label, kind(element.get_ref()));
+                    faults.report(at, what, format!("expected {expected}"));
+                }
+            }
+        }
+        Some(tables)
+    }
+
     fn quantity<Q>(&self, read: fn(&str) -> Result<Q, Wrong>, expected: &str, faults: &mut Faults<'_>) -> Option<(Q, Text<'d>)> {
         let text = self.text(expected, faults)?;
         match read(text.value) {

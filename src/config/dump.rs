@@ -3,7 +3,7 @@
 use super::quantity::{show_duration, show_rate, show_size};
 use super::{
     Act, Backend, Cgi, Changes, Coding, Config, Directory, Exists, Jail, JailMode, Limits, Listen, Log, LogFormat, LogTarget, Matchers,
-    Network, Page, Protocol, Respond, Rule, ScriptPlace, Server, Site, Template, backends, jail, log, site,
+    Network, Page, Protocol, Respond, Rule, ScriptPlace, Server, Site, Template, Tls, TlsFiles, TlsSettings, backends, jail, log, site,
 };
 use std::path::Path;
 use std::time::Duration;
@@ -17,6 +17,7 @@ pub fn dump(config: &Config) -> String {
     log_table(&config.log, &mut out);
     mime(&config.mime, &mut out);
     limits(&config.limits, &mut out);
+    tls_table(&config.tls, &mut out);
     config.backends.iter().filter(|backend| backend.protocol != Protocol::Cgi).for_each(|backend| backend_table(backend, &mut out));
     cgi_table(&config.cgi, &mut out);
     for site in &config.sites {
@@ -85,6 +86,7 @@ fn server(server: &Server, out: &mut Writer) {
     }
     out.raw("workers", &server.workers.to_string());
     out.list("listen", &server.listen);
+    out.list("tls_listen", &server.tls_listen);
     out.path("control_socket", server.control_socket.as_deref());
     out.path("pid_file", server.pid_file.as_deref());
     out.path("spool", Some(&server.spool));
@@ -159,6 +161,9 @@ fn site_table(site: &Site, out: &mut Writer) {
     out.table("[[site]]");
     out.list("name", &site.name);
     out.list::<Listen>("listen", &site.listen);
+    out.list::<Listen>("tls_listen", &site.tls_listen);
+    out.raw("http2", &site.http2.to_string());
+    out.string("hsts", &site.hsts.map_or(String::new(), show_duration));
     let root = Directory { base: site.root.clone(), rest: site.root_rest.clone() };
     out.string("root", &directory(&root));
     out.list("index", &site.index);
@@ -171,8 +176,37 @@ fn site_table(site: &Site, out: &mut Writer) {
     compress(&site.compress, out);
     out.raw("https_redirect", &site.https_redirect.to_string());
     out.string("access_log", &site.access_log.as_ref().map_or(String::new(), target));
+    if let Some(files) = &site.tls {
+        tls_of_site(files, out);
+    }
     for rule in &site.rules {
         rule_table(rule, out);
+    }
+}
+
+fn tls_table(tls: &Tls, out: &mut Writer) {
+    out.table("[tls]");
+    settings(&tls.defaults, out);
+    out.raw("session_tickets", &tls.session_tickets.to_string());
+    out.path("ticket_keys", tls.ticket_keys.as_deref());
+}
+
+fn settings(settings: &TlsSettings, out: &mut Writer) {
+    out.string("min_version", settings.min_version.word());
+    out.raw("key_isolation", &settings.key_isolation.to_string());
+    out.path("client_ca", settings.client_ca.as_deref());
+    out.string("client_auth", settings.client_auth.word());
+}
+
+/// The first of the pairs holds what is said of the whole site.
+fn tls_of_site(files: &TlsFiles, out: &mut Writer) {
+    for (index, pair) in files.pairs.iter().enumerate() {
+        out.table("[[site.tls]]");
+        out.path("certificate", Some(&pair.certificate));
+        out.path("key", Some(&pair.key));
+        if index == 0 {
+            settings(&files.settings, out);
+        }
     }
 }
 

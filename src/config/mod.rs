@@ -77,7 +77,7 @@ pub use scope::{RunRoot, Scope, run_roots};
 pub use setting::{Setting, diagnose, diagnose_placed};
 pub use slice::{ConnectSlice, FilesSlice, LogSlice, SliceError, SpoolSlice, Target, WorkerSlice, decode, encode};
 pub use spawn::{Program, Spawn, SpawnSlice};
-pub use tls::{ClientAuth, KeyKind, Pair, SiteTls, TlsVersion};
+pub use tls::{ClientAuth, KeyKind, Pair, PairFiles, SiteTls, Tls, TlsFiles, TlsSettings, TlsVersion};
 
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -92,6 +92,7 @@ pub struct Config {
     /// What `[mime]` adds to the built-in table or puts in place of it: extension (lower case, without its dot) and type.
     pub mime: Vec<(String, String)>,
     pub limits: Limits,
+    pub tls: Tls,
     /// In the order of the file; behind them the programs of rules with `cgi`, where there are such rules.
     pub backends: Vec<Backend>,
     pub cgi: Cgi,
@@ -249,6 +250,9 @@ pub struct Site {
     pub compress: Vec<Coding>,
     /// Whether plain requests are sent to the same address with https.
     pub https_redirect: bool,
+    /// Its certificates; no business of a confined role, which gets what the files hold.
+    #[serde(skip)]
+    pub tls: Option<TlsFiles>,
     /// Whether HTTP/2 is offered over TLS.
     pub http2: bool,
     /// For how long browsers are told to come by TLS alone; `None`: they are not told.
@@ -260,10 +264,18 @@ pub struct Site {
 }
 
 impl Config {
-    /// The sockets to open for plain HTTP: those of the server and of the sites, each once, without those that a wider one takes
+    /// The sockets to open, plain and for TLS: those of the server and of the sites, each once, without those that a wider one takes
     /// connections for (then the address that a connection was made to says which sites answer).
     pub fn addresses(&self) -> Vec<Listen> {
-        listen::without_covered(self.server.listen.iter().chain(self.sites.iter().flat_map(|site| &site.listen)))
+        let plain = self.server.listen.iter().chain(self.sites.iter().flat_map(|site| &site.listen));
+        listen::without_covered(plain.chain(self.tls_addresses()))
+    }
+
+    /// Those for TLS, which are none unless some site has a certificate.
+    pub fn tls_addresses(&self) -> impl Iterator<Item = &Listen> {
+        let any = self.sites.iter().any(|site| site.tls.is_some());
+        let all = self.server.tls_listen.iter().chain(self.sites.iter().flat_map(|site| &site.tls_listen));
+        all.filter(move |_| any)
     }
 }
 

@@ -18,8 +18,8 @@ pub(super) struct Names {
 pub(super) const FILE: Names = Names {
     table: "",
     label: "the file",
-    keys: &["include", "server", "jail", "log", "mime", "limits", "backend", "cgi", "site"],
-    planned: &["tls", "acme", "users", "auth"],
+    keys: &["include", "server", "jail", "log", "mime", "limits", "tls", "backend", "cgi", "site"],
+    planned: &["acme", "users", "auth"],
 };
 
 pub(super) const SERVER: Names = Names {
@@ -30,6 +30,7 @@ pub(super) const SERVER: Names = Names {
         "group",
         "workers",
         "listen",
+        "tls_listen",
         "control_socket",
         "pid_file",
         "spool",
@@ -39,7 +40,7 @@ pub(super) const SERVER: Names = Names {
         "proxy_protocol_from",
         "trusted_proxies",
     ],
-    planned: &["tls_listen"],
+    planned: &[],
 };
 
 pub(super) const JAIL: Names = Names { table: "jail", label: "[jail]", keys: &["mode", "root", "also", "allow_missing"], planned: &[] };
@@ -68,6 +69,21 @@ pub(super) const LIMITS: Names = Names {
         "drain_timeout",
         "requests",
     ],
+    planned: &[],
+};
+
+pub(super) const TLS: Names = Names {
+    table: "tls",
+    label: "[tls]",
+    keys: &["min_version", "key_isolation", "session_tickets", "ticket_keys", "client_ca", "client_auth"],
+    planned: &[],
+};
+
+/// Of a site: one, or a list of them.
+pub(super) const SITE_TLS: Names = Names {
+    table: "site.tls",
+    label: "[site.tls]",
+    keys: &["certificate", "key", "min_version", "key_isolation", "client_ca", "client_auth"],
     planned: &[],
 };
 
@@ -128,6 +144,10 @@ pub(super) const SITE: Names = Names {
     keys: &[
         "name",
         "listen",
+        "tls_listen",
+        "tls",
+        "http2",
+        "hsts",
         "root",
         "index",
         "listing",
@@ -140,21 +160,7 @@ pub(super) const SITE: Names = Names {
         "access_log",
         "rule",
     ],
-    planned: &[
-        "tls_listen",
-        "htaccess",
-        "users",
-        "user",
-        "hsts",
-        "tls",
-        "http2",
-        "min_version",
-        "key_isolation",
-        "session_tickets",
-        "ticket_keys",
-        "client_ca",
-        "client_auth",
-    ],
+    planned: &["htaccess", "users", "user"],
 };
 
 pub(super) const RULE: Names = Names {
@@ -195,7 +201,7 @@ pub(super) const RULE: Names = Names {
 };
 
 /// Every table that this version reads.
-const TABLES: [&Names; 10] = [&SERVER, &JAIL, &LOG, &MIME, &LIMITS, &BACKEND, &SPAWN, &CGI, &SITE, &RULE];
+const TABLES: [&Names; 12] = [&SERVER, &JAIL, &LOG, &MIME, &LIMITS, &TLS, &SITE_TLS, &BACKEND, &SPAWN, &CGI, &SITE, &RULE];
 
 /// Every key of the configuration file, with the table it stands in: `site.rule` is that of the rules.
 pub fn known_keys() -> impl Iterator<Item = (&'static str, &'static str)> {
@@ -341,10 +347,8 @@ mod tests {
             r#"unknown key "include" in [[site]], it belongs at the head of the file, before the first table"#
         );
         assert_eq!(explained(&SITE, "limits"), r#"unknown key "limits" in [[site]], it is a table of its own: [limits]"#);
-        assert_eq!(
-            explained(&SERVER, "hsts"),
-            r#"unknown key "hsts" in [server], it belongs in [[site]] and is not supported by this version"#
-        );
+        assert_eq!(explained(&SERVER, "hsts"), r#"unknown key "hsts" in [server], it belongs in [[site]]"#);
+        assert_eq!(explained(&FILE, "htaccess"), r#"unknown name "htaccess", it belongs in [[site]] and is not supported by this version"#);
     }
 
     #[test]
@@ -352,7 +356,7 @@ mod tests {
         assert_eq!(explained(&JAIL, "zzz"), r#"unknown key "zzz" in [jail], known here: "mode", "root", "also", "allow_missing""#);
         assert_eq!(
             explained(&FILE, "x"),
-            r#"unknown name "x", known here: "include", [server], [jail], [log], [mime], [limits], [backend.NAME], [cgi], [[site]]"#
+            r#"unknown name "x", known here: "include", [server], [jail], [log], [mime], [limits], [tls], [backend.NAME], [cgi], [[site]]"#
         );
         assert!(explained(&JAIL, &"m".repeat(10_000)).len() < 400);
     }
@@ -368,10 +372,13 @@ mod tests {
 
     #[test]
     fn what_is_planned_here_and_known_elsewhere_says_so() {
-        assert_eq!(explained(&SITE, "hsts"), r#""hsts" is not supported by this version, "#);
         assert_eq!(
-            explained(&SERVER, "tls_listne"),
-            r#"unknown key "tls_listne" in [server], did you mean "tls_listen", which is not supported by this version?"#
+            explained(&SITE, "user"),
+            r#""user" is not supported by this version, but [server], [backend.NAME.spawn] or [cgi] has a key of that name"#
+        );
+        assert_eq!(
+            explained(&SITE, "htacces"),
+            r#"unknown key "htacces" in [[site]], did you mean "htaccess", which is not supported by this version?"#
         );
     }
 
@@ -381,7 +388,10 @@ mod tests {
         for key in ["name", "charset", "hidden", "access_log"] {
             assert_eq!(explained(&RULE, key), format!("unknown key {key:?} in [[site.rule]], {site}"));
         }
-        assert_eq!(explained(&RULE, "hsts"), format!("unknown key \"hsts\" in [[site.rule]], {site}; this version does not support it"));
+        assert_eq!(
+            explained(&RULE, "htaccess"),
+            format!("unknown key \"htaccess\" in [[site.rule]], {site}; this version does not support it")
+        );
         let rule = "it belongs to a rule, and so behind a [[site.rule]]";
         for key in ["path", "alias", "redirect", "respond", "try"] {
             assert_eq!(explained(&SITE, key), format!("unknown key {key:?} in [[site]], {rule}"));
@@ -396,7 +406,8 @@ mod tests {
             let all: Vec<&&str> = names.keys.iter().chain(names.planned).collect();
             assert_eq!(all.iter().collect::<HashSet<_>>().len(), all.len(), "{}", names.label);
         }
-        let tables: Vec<&str> = TABLES.iter().map(|names| names.table).filter(|table| !["rule", "spawn"].contains(table)).collect();
+        let tables: Vec<&str> =
+            TABLES.iter().map(|names| names.table).filter(|table| !["rule", "spawn", "site.tls"].contains(table)).collect();
         assert_eq!(tables, FILE.keys[1..]);
     }
 }

@@ -8,7 +8,7 @@ use super::diagnostic::{Diagnostics, Faults};
 use super::document::{self, Part, Table};
 use super::include::Source;
 use super::{Config, Listen, Log, LogTarget, Rule, Server};
-use super::{backends, cgi, danger, include, jail, limits, log, mime, names, paths, server, site};
+use super::{backends, cgi, danger, include, jail, limits, log, mime, names, paths, server, site, tls};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use toml::de::DeTable;
@@ -41,6 +41,7 @@ pub fn serve(directory: PathBuf, listen: SocketAddr) -> Config {
         log,
         mime: Vec::new(),
         limits: limits::default(),
+        tls: tls::default(),
         backends: Vec::new(),
         cgi: cgi::default(),
         sites: vec![site],
@@ -90,16 +91,17 @@ fn read_top(parts: Vec<Part<'_>>, files: Vec<PathBuf>, faults: &mut Faults<'_>) 
     let log = top.table(&names::LOG, faults).map_or_else(log::default, |table| log::read(&table, faults));
     let mime = mime::read(&top, faults);
     let limits = top.table(&names::LIMITS, faults).map_or_else(limits::default, |table| limits::read(&table, faults));
+    let tls = top.table(&names::TLS, faults).map_or_else(tls::default, |table| tls::read(&table, faults));
     let mut shown = Shown::default();
     let cgi = cgi::read(&top, faults);
     let mut backends = backends::read(&top, &mut shown, faults);
     backends.push(cgi::as_backend(&cgi));
-    let sites = site::read(&top, &server, &backends, &mut shown, faults);
+    let sites = site::read(&top, (&server, &tls.defaults), &backends, &mut shown, faults);
     let jail = top.table(&names::JAIL, faults).map_or_else(jail::default, |table| jail::read(&table, &mut shown, faults));
     if !sites.iter().flat_map(|site| &site.rules).any(Rule::runs_programs) {
         backends.pop();
     }
-    let mut config = Config { server, jail, log, mime, limits, backends, cgi, sites, secrets: Vec::new() };
+    let mut config = Config { server, jail, log, mime, limits, tls, backends, cgi, sites, secrets: Vec::new() };
     config.secrets = danger::secrets(&config, files);
     (config, shown)
 }
@@ -141,6 +143,7 @@ user = "www-data"
 group = "www-data"
 workers = 2
 listen = ["[::]:80", "127.0.0.1:8080"]
+tls_listen = ["[::]:443", "127.0.0.1:8443"]
 spool = "/srv/spool"
 spool_max = "2GiB"
 server_header = "x"
@@ -180,6 +183,14 @@ keepalive_timeout = "1m"
 keepalive_requests = 100
 drain_timeout = "1h"
 requests = "20/s burst 40"
+
+[tls]
+min_version = "1.3"
+key_isolation = false
+session_tickets = false
+ticket_keys = "/etc/anchorite/tickets"
+client_ca = "/etc/ssl/ca.pem"
+client_auth = "optional"
 
 [backend.php]
 type = "fastcgi"
@@ -234,8 +245,23 @@ charset = "iso-8859-1"
 compress = ["br"]
 https_redirect = true
 listen = ["unix:/run/x.sock"]
+tls_listen = ["127.0.0.1:9443"]
+http2 = false
+hsts = "365d"
 access_log = "syslog"
 error_pages = { 404 = "/404.html" }
+
+[[site.tls]]
+certificate = "/etc/ssl/a.pem"
+key = "/etc/ssl/private/a.key"
+min_version = "1.2"
+key_isolation = true
+client_ca = "/etc/ssl/other.pem"
+client_auth = "required"
+
+[[site.tls]]
+certificate = "rsa.pem"
+key = "rsa.key"
 
 [[site.rule]]
 path = ["/a/*", "*.b/*"]
@@ -297,7 +323,7 @@ cgi = true
     #[test]
     fn the_whole_is_read() {
         assert_eq!(told(&WHOLE.replace("\"[::]:80\"", "\"[::1]:80\"")), [""; 0]);
-        for (_, key) in known_keys().filter(|(_, key)| !["include", "rule", "spawn"].contains(key)) {
+        for (_, key) in known_keys().filter(|(_, key)| !["include", "rule", "spawn", "tls"].contains(key)) {
             assert!(WHOLE.contains(&format!("\n{key} = ")), "{key}");
         }
     }
@@ -308,6 +334,7 @@ cgi = true
             let (header, before, line) = match table {
                 "site" => ("[[site]]".to_owned(), "", 2),
                 "site.rule" => ("[[site.rule]]".to_owned(), "[[site]]\n", 3),
+                "site.tls" => ("[site.tls]".to_owned(), "[[site]]\n", 3),
                 table => (format!("[{table}]"), "", 2),
             };
             let said = told(&format!("{before}{header}\n{key} = 1979-05-27\n"));
@@ -333,7 +360,7 @@ cgi = true
                 "4:13: invalid basic string, expected \"\"\"",
                 "7:16: \"header_count\" in [limits] is 257, expected an integer from 1 to 256",
                 "9:8: \"/\" is the whole file system, expected a directory beneath \"/\"",
-                "10:1: \"tls\" is not supported by this version",
+                "10:7: \"auto\" is not supported by this version, expected tls = { certificate = \"/etc/ssl/example.pem\", key = \"/etc/ssl/private/example.key\" }",
                 "11:2: unknown name \"sites\", did you mean \"site\"?",
             ]
         );
@@ -342,13 +369,13 @@ cgi = true
     #[test]
     fn what_a_later_version_has_is_refused_at_its_place() {
         let text = "[[site]]\nroot = \"/a\"\n  [[site.rule]]\n  path = \"*.php\"\n  auth = true\n[backend.php]\ntype = \"ftp\"\naddress = \"unix:/s\"\n\
-                    [server]\ntls_listen = []\n";
+                    [acme]\n";
         assert_eq!(
             told(text),
             [
                 "5:3: \"auth\" is not supported by this version",
                 "7:8: \"type\" in [backend.NAME] is \"ftp\", did you mean \"http\"?",
-                "10:1: \"tls_listen\" is not supported by this version",
+                "9:2: \"acme\" is not supported by this version",
             ]
         );
     }

@@ -26,6 +26,10 @@ pub(super) fn read(table: &Table<'_>, faults: &mut Faults<'_>) -> Server {
             faults.report(item.at.clone(), "\"listen\" in [server] has no address", listen::HELP);
         }
     }
+    if let Some(item) = table.item("tls_listen", faults) {
+        server.tls_listen = listen::read(&item, faults);
+        refuse_plain(&server.tls_listen, &server.listen, &item, faults);
+    }
     if let Some(item) = table.item("control_socket", faults) {
         server.control_socket = read_path(&item, paths::socket, faults);
     }
@@ -49,6 +53,13 @@ pub(super) fn read(table: &Table<'_>, faults: &mut Faults<'_>) -> Server {
     server.proxies =
         Proxies { speaking: networks(table, "proxy_protocol_from", faults), trusted: networks(table, "trusted_proxies", faults) };
     server
+}
+
+/// An address is for TLS or plain, never for both.
+pub(super) fn refuse_plain(tls: &[Listen], plain: &[Listen], item: &Item<'_>, faults: &mut Faults<'_>) {
+    if let Some(address) = tls.iter().find(|address| plain.iter().any(|other| other.overlaps(address))) {
+        item.report(format!("\"{address}\" is listened on without TLS"), "expected another port than those of \"listen\"", faults);
+    }
 }
 
 /// Networks, or none.

@@ -5,7 +5,7 @@ use super::danger::Shown;
 use super::diagnostic::{Diagnostic, Diagnostics, Faults};
 use super::document::{Item, Table, Text};
 use super::include::real;
-use super::{BackendAddress, Listen, backends, cgi, jail, listen, names, paths, read, server, site};
+use super::{BackendAddress, Listen, backends, cgi, jail, listen, names, paths, read, server, site, tls};
 use std::collections::HashMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -20,6 +20,8 @@ pub enum Setting {
     ControlSocket,
     PidFile,
     Spool,
+    /// A certificate, a key, or another file of TLS.
+    Tls(PathBuf),
     /// An address of a backend.
     Backend(BackendAddress),
     /// One that workers are shown.
@@ -67,6 +69,7 @@ struct Places {
     keys: HashMap<&'static str, Range<usize>>,
     listen: HashMap<Listen, Range<usize>>,
     logs: HashMap<PathBuf, Range<usize>>,
+    tls: HashMap<PathBuf, Range<usize>>,
     directories: HashMap<PathBuf, Range<usize>>,
     backends: HashMap<String, Range<usize>>,
 }
@@ -77,6 +80,7 @@ impl Places {
             keys: HashMap::new(),
             listen: HashMap::new(),
             logs: HashMap::new(),
+            tls: HashMap::new(),
             directories: HashMap::new(),
             backends: HashMap::new(),
         };
@@ -91,6 +95,9 @@ impl Places {
             places.log(log.as_ref().and_then(|table| table.item(key, faults)), faults);
         }
         places.addresses(service.as_ref(), faults);
+        for (file, at) in tls::places(top, faults) {
+            places.tls.entry(file).or_insert(at);
+        }
         places.backends(top, faults);
         for table in top.tables(&names::SITE, faults) {
             places.addresses(Some(&table), faults);
@@ -100,7 +107,7 @@ impl Places {
         let cgi = cgi::read(top, faults);
         let mut backends = backends::read(top, &mut shown, faults);
         backends.push(cgi::as_backend(&cgi));
-        site::read(top, &of_service, &backends, &mut shown, faults);
+        site::read(top, (&of_service, &tls::default().defaults), &backends, &mut shown, faults);
         if let Some(table) = top.table(&names::JAIL, faults) {
             jail::read(&table, &mut shown, faults);
         }
@@ -149,6 +156,7 @@ impl Places {
             Setting::Backend(address) => self.backends.get(&address.to_string()),
             Setting::Spool => self.keys.get("spool"),
             Setting::Listen(address) => self.listen.get(address),
+            Setting::Tls(path) => self.tls.get(path),
             Setting::Log(path) => self.logs.get(path),
             Setting::Directory(path) => self.directories.get(path),
             Setting::Whole => None,

@@ -7,12 +7,21 @@ use super::host_name::host_name;
 use super::mime::is_token;
 use super::rules::{self, Around, Regexes};
 use super::template::Captures;
-use super::{Backend, Coding, Directory, Listen, Server, Site, Symlinks, Template, compress, directory, listen, log, names, segments};
+use super::{
+    Backend, Coding, Directory, Listen, Server, Site, Symlinks, Template, TlsSettings, compress, directory, listen, log, names, segments,
+    server, tls,
+};
 use std::collections::HashMap;
 use std::path::PathBuf;
 
 /// Every site of the files, in order. The directories that they serve are added to `shown`.
-pub(super) fn read(top: &Table<'_>, server: &Server, backends: &[Backend], shown: &mut Shown, faults: &mut Faults<'_>) -> Vec<Site> {
+pub(super) fn read(
+    top: &Table<'_>,
+    (server, tls): (&Server, &TlsSettings),
+    backends: &[Backend],
+    shown: &mut Shown,
+    faults: &mut Faults<'_>,
+) -> Vec<Site> {
     let tables = top.tables(&names::SITE, faults);
     if top.items("site").iter().all(Item::is_empty_list) {
         faults.report_missing(0..0, "no site is configured", "expected at least one [[site]] with a \"root\"");
@@ -25,6 +34,17 @@ pub(super) fn read(top: &Table<'_>, server: &Server, backends: &[Backend], shown
         if let Some(item) = table.item("listen", faults) {
             site.listen = listen::read(&item, faults);
             last = Some(item.key_at);
+        }
+        if let Some(item) = table.item("tls_listen", faults) {
+            site.tls_listen = listen::read(&item, faults);
+            let plain: Vec<Listen> = server.listen.iter().chain(&site.listen).cloned().collect();
+            server::refuse_plain(&site.tls_listen, &plain, &item, faults);
+            last = Some(item.key_at);
+        }
+        site.tls = tls::read_site(table, tls, faults);
+        let by_default = site.tls.is_some() && site.tls_listen.is_empty() && server.tls_listen == server::default().tls_listen;
+        if let Some(item) = table.item("tls", faults).filter(|_| by_default) {
+            server::refuse_plain(&server.tls_listen, &server.listen, &item, faults);
         }
         let listen = if site.listen.is_empty() { &server.listen } else { &site.listen };
         site.name = read_names(table, listen, &mut taken, faults).unwrap_or(site.name);
@@ -42,7 +62,9 @@ pub(super) fn read(top: &Table<'_>, server: &Server, backends: &[Backend], shown
 
 /// Whether there are more addresses than a service may have, though no list by itself is too long, which has been reported.
 fn are_too_many(server: &Server, sites: &[Site]) -> bool {
-    let lists = || std::iter::once(&server.listen).chain(sites.iter().map(|site| &site.listen));
+    let any = sites.iter().any(|site| site.tls.is_some());
+    let secure = || [&server.tls_listen].into_iter().chain(sites.iter().map(|site| &site.tls_listen)).filter(move |_| any);
+    let lists = || std::iter::once(&server.listen).chain(sites.iter().map(|site| &site.listen)).chain(secure());
     let all = listen::without_covered(lists().flatten());
     all.len() > listen::ADDRESSES_MAX && lists().all(|list| list.len() <= listen::ADDRESSES_MAX)
 }
@@ -66,6 +88,7 @@ pub(super) fn with_defaults(root: PathBuf) -> Site {
         compress: Coding::ALL.to_vec(),
         https_redirect: false,
         tls_listen: Vec::new(),
+        tls: None,
         http2: true,
         hsts: None,
         access_log: None,
@@ -117,6 +140,12 @@ fn read_others(table: &Table<'_>, site: &mut Site, faults: &mut Faults<'_>) {
     }
     if let Some(item) = table.item("compress", faults) {
         site.compress = compress::read(&item, faults);
+    }
+    if let Some(http2) = table.item("http2", faults).and_then(|item| item.boolean(faults)) {
+        site.http2 = http2;
+    }
+    if let Some(item) = table.item("hsts", faults) {
+        site.hsts = tls::read_hsts(&item, faults);
     }
     if let Some(redirect) = table.item("https_redirect", faults).and_then(|item| item.boolean(faults)) {
         site.https_redirect = redirect;
@@ -239,6 +268,7 @@ mod tests {
             compress: vec![Coding::Gzip, Coding::Brotli, Coding::Zstd],
             https_redirect: false,
             tls_listen: Vec::new(),
+            tls: None,
             http2: true,
             hsts: None,
             access_log: None,
@@ -266,6 +296,7 @@ mod tests {
             compress: vec![Coding::Zstd, Coding::Gzip],
             https_redirect: true,
             tls_listen: Vec::new(),
+            tls: None,
             http2: true,
             hsts: None,
             access_log: Some(LogTarget::File("/etc/anchorite/b.log".into())),

@@ -19,7 +19,7 @@ pub struct WorkerSlice {
     pub proxies: Proxies,
     /// Addresses of the sites that have none of their own.
     pub listen: Vec<Listen>,
-    /// Likewise for TLS.
+    /// Likewise for TLS; empty where no site has a certificate.
     pub tls_listen: Vec<Listen>,
     /// By the number of the site; empty: no site has a certificate.
     pub tls: Vec<Option<SiteTls>>,
@@ -102,9 +102,9 @@ impl Config {
             http2_cleartext: self.server.http2_cleartext,
             proxies: self.server.proxies.clone(),
             listen: self.server.listen.clone(),
-            tls_listen: self.server.tls_listen.clone(),
+            tls_listen: if self.tls_addresses().next().is_some() { self.server.tls_listen.clone() } else { Vec::new() },
             tls: Vec::new(),
-            session_tickets: true,
+            session_tickets: self.tls.session_tickets,
             mime: self.mime.clone(),
             level: self.log.level,
             format: self.log.format.clone(),

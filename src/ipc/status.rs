@@ -24,16 +24,19 @@ pub struct GenerationStatus {
     pub addresses: Vec<String>,
     /// Those of them that the service manager handed over.
     pub handed_over: Vec<String>,
+    /// Certificates that are about to expire.
+    pub warnings: Vec<String>,
 }
 
 impl Status {
     /// For people.
     pub fn text(&self) -> String {
         let mut text = format!("parent {}, {} restarts, {} log lines lost\n", self.parent, self.restarts, self.lost_lines);
-        for GenerationStatus { number, state, workers, addresses, .. } in &self.generations {
+        for GenerationStatus { number, state, workers, addresses, warnings, .. } in &self.generations {
             // One that drains listens no more.
             let listening = if addresses.is_empty() { String::new() } else { format!(", listening on {}", addresses.join(" ")) };
             text.push_str(&format!("generation {number} {state}: workers {}{listening}\n", joined(workers, " ")));
+            warnings.iter().for_each(|warning| text.push_str(&format!("warning: {warning}\n")));
         }
         text + &self.totals.as_ref().map_or_else(|| "no worker answered".to_owned(), Totals::text)
     }
@@ -54,11 +57,11 @@ impl Status {
 
 impl GenerationStatus {
     fn json(&self) -> String {
-        let GenerationStatus { number, state, workers, addresses, handed_over } = self;
+        let GenerationStatus { number, state, workers, addresses, handed_over, warnings } = self;
         let list = |addresses: &[String]| addresses.iter().map(|address| quoted(address)).collect::<Vec<String>>().join(",");
-        let (workers, addresses, handed_over) = (joined(workers, ","), list(addresses), list(handed_over));
+        let (workers, addresses, handed_over, warnings) = (joined(workers, ","), list(addresses), list(handed_over), list(warnings));
         format!(
-            "{{\"generation\":{number},\"state\":\"{state}\",{HANDED_OVER}{handed_over}],\"workers\":[{workers}],\"listen\":[{addresses}]}}"
+            "{{\"generation\":{number},\"state\":\"{state}\",{HANDED_OVER}{handed_over}],\"workers\":[{workers}],\"listen\":[{addresses}],\"warnings\":[{warnings}]}}"
         )
     }
 }
@@ -116,17 +119,18 @@ mod tests {
             workers: vec![7, 8],
             addresses: vec!["127.0.0.1:80".to_owned(), "unix:/run/x.sock".to_owned()],
             handed_over: vec!["127.0.0.1:80".to_owned()],
+            warnings: vec!["old".to_owned()],
         };
         let mut status = Status { parent: 6, restarts: 1, lost_lines: 2, generations: vec![generation], totals: None };
         assert_eq!(
             status.text(),
             "parent 6, 1 restarts, 2 log lines lost\n\
-             generation 3 serving: workers 7 8, listening on 127.0.0.1:80 unix:/run/x.sock\nno worker answered"
+             generation 3 serving: workers 7 8, listening on 127.0.0.1:80 unix:/run/x.sock\nwarning: old\nno worker answered"
         );
         assert_eq!(
             status.json(),
             "{\"pid\":6,\"restarts\":1,\"log_lines_unwritten\":2,\"generations\":[{\"generation\":3,\"state\":\"serving\",\
-             \"handed_over\":[\"127.0.0.1:80\"],\"workers\":[7,8],\"listen\":[\"127.0.0.1:80\",\"unix:/run/x.sock\"]}]}"
+             \"handed_over\":[\"127.0.0.1:80\"],\"workers\":[7,8],\"listen\":[\"127.0.0.1:80\",\"unix:/run/x.sock\"],\"warnings\":[\"old\"]}]}"
         );
         assert_eq!(handed_over(&status.json()), ["\"127.0.0.1:80\""]);
         assert!(is_handed_over(&status.json(), "127.0.0.1:80") && !is_handed_over(&status.json(), "unix:/run/x.sock"));
@@ -140,8 +144,14 @@ mod tests {
     fn a_path_of_any_bytes_leaves_the_json_whole() {
         let odd = "unix:/run/a\"b\\c\n\u{1b}\u{e9}";
         let handed_over = vec!["[::]:80".to_owned(), "unix:/a],\"b".to_owned(), odd.to_owned()];
-        let generation =
-            GenerationStatus { number: 1, state: "serving", workers: Vec::new(), addresses: vec![odd.to_owned()], handed_over };
+        let generation = GenerationStatus {
+            number: 1,
+            state: "serving",
+            workers: Vec::new(),
+            addresses: vec![odd.to_owned()],
+            handed_over,
+            warnings: Vec::new(),
+        };
         let status = Status { generations: vec![generation], ..Status::default() };
         let read: serde_json::Value = serde_json::from_str(&status.json()).unwrap();
         assert_eq!(read["generations"][0]["listen"][0], odd);

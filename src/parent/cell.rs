@@ -14,6 +14,7 @@ use crate::sys::privilege::Identity;
 use crate::sys::process;
 use crate::sys::shown::{directory, resolved, safe_root};
 use crate::sys::withheld::Withheld;
+use crate::tls::Loaded;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -33,6 +34,8 @@ pub(super) struct Cells {
     log: LogSlice,
     files: FilesSlice,
     backends: Backends,
+    /// When certificates are over, for `status`.
+    pub(super) ends: Vec<(PathBuf, u64)>,
     spool: SpoolSlice,
     pub(super) programs: SpawnSlice,
     /// What is run for requests.
@@ -55,7 +58,7 @@ impl Cells {
     ///
     /// # Errors
     /// Names every directory that cannot be shown, and why, on a line each.
-    pub(super) fn new(config: &mut Config, identity: Identity, logs: LogNumbers) -> Result<Cells, String> {
+    pub(super) fn new(config: &mut Config, identity: Identity, logs: LogNumbers, tls: Loaded) -> Result<Cells, String> {
         let mut faults: Vec<String> = Vec::new();
         let mut replace = |path: &mut PathBuf, by: fn(&Path) -> Result<PathBuf, String>| match by(path) {
             Ok(found) => *path = found,
@@ -97,7 +100,8 @@ impl Cells {
             backends: Backends::new(config, &withheld)?,
             spool: spool(config, identity, &withheld)?,
             withheld,
-            worker: config.worker_slice(logs),
+            worker: WorkerSlice { tls: tls.sites, ..config.worker_slice(logs) },
+            ends: tls.ends,
             log: config.log_slice(),
             files: config.files_slice(),
             programs: programs(config, identity)?,

@@ -6,11 +6,12 @@ use super::cell::Cells;
 use super::control;
 use super::listen::{Listener, listen};
 use super::logs::Logs;
-use crate::config::{self, Config, directories};
+use crate::config::{self, Config, Level, directories};
 use crate::sys::attributes::Mounts;
 use crate::sys::privilege::Identity;
 use crate::sys::watch::Watched;
 use crate::sys::{clock, pid_file, process, scout};
+use crate::tls;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -117,7 +118,11 @@ pub(super) fn prepare(
     // A server that does not answer must not keep this process: what lies on one is looked at again only by a reload.
     let mounts = Mounts::read();
     let watched = Watched::new(shown.into_iter().filter(|path| mounts.is_on_local_disk(path)), clock::monotonic_ms());
-    let cells = Rc::new(Cells::new(&mut config, identity, numbers)?);
+    let named = |(path, why): &(PathBuf, String)| format!("\"{}\": {why}", path.display());
+    let tls = tls::load(&config, identity).map_err(|faults| faults.iter().map(named).collect::<Vec<_>>().join("\n"))?;
+    let warnings = tls.warnings.iter().cloned().chain(tls::expiring(&tls.ends));
+    warnings.for_each(|warning| logs.report.line(Level::Warning, &warning));
+    let cells = Rc::new(Cells::new(&mut config, identity, numbers, tls)?);
     Ok(Prepared {
         cells,
         listeners,

@@ -10,6 +10,7 @@ use crate::ipc::messages::ToWorker;
 use crate::ipc::status::{GenerationStatus, Status};
 use crate::role::Role;
 use crate::sys::{clock, process};
+use crate::tls;
 use std::rc::Rc;
 
 impl Supervisor {
@@ -70,6 +71,7 @@ fn of(generation: &Generation) -> GenerationStatus {
         },
         workers: generation.workers().filter_map(|slot| slot.child.as_ref()).map(|child| child.pid).collect(),
         addresses: addresses(|_| true),
+        warnings: if generation.phase == Phase::Serving { tls::expiring(&generation.cells.ends) } else { Vec::new() },
         handed_over: addresses(|listener| listener.is_handed_over()),
     }
 }

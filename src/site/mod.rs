@@ -188,6 +188,7 @@ pub(crate) mod tests {
             compress: crate::config::Coding::ALL.to_vec(),
             https_redirect: false,
             tls_listen: Vec::new(),
+            tls: None,
             http2: true,
             hsts: None,
             access_log: None,

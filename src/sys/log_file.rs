@@ -47,6 +47,38 @@ pub fn could_append(path: &Path, service: Option<(u32, u32)>) -> io::Result<()> 
     Ok(faccessat(&directory, ".", needed, AtFlags::AT_EACCESS)?)
 }
 
+/// Opens a file for reading that says what root does: a certificate or, `private`, a key. On the way to it nobody but root and the caller
+/// may have the say, as for logs; links are followed at its end too, since that is how certificates are renewed.
+///
+/// # Errors
+/// The errno of openat(2), or a text that says what is not safe.
+pub fn open_trusted(path: &Path, service: Option<(u32, u32)>, private: bool) -> io::Result<OwnedFd> {
+    let trust = Trust { own: privilege::own_ids(), service };
+    let mut path = path.to_owned();
+    for _ in 0..LINKS_MAX {
+        let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+        let parent = path.parent().unwrap_or(Path::new("/"));
+        let directory = trust.directory(parent)?;
+        let stat = fstatat(&directory, name, AtFlags::AT_SYMLINK_NOFOLLOW)?;
+        if stat.st_mode & libc::S_IFMT == libc::S_IFLNK {
+            if !trust.is_owner(&stat) {
+                return Err(refused(&path, "is a link that somebody else made"));
+            }
+            path = parent.join(readlinkat(&directory, name)?);
+            continue;
+        }
+        let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
+        let file = openat(&directory, name, flags, Mode::empty())?;
+        let stat = fstat(&file)?;
+        trust.check_content(&stat)?;
+        if private && let Some(why) = trust.is_readable(&stat) {
+            return Err(io::Error::other(why));
+        }
+        return Ok(file);
+    }
+    Err(io::Error::from_raw_os_error(libc::ELOOP))
+}
+
 /// Appends to a file; the number of bytes written.
 ///
 /// # Errors
@@ -185,13 +217,19 @@ impl Trust {
     }
 
     fn check_file(&self, stat: &FileStat) -> io::Result<()> {
-        let kind = stat.st_mode & libc::S_IFMT;
-        let why = if kind == libc::S_IFLNK {
-            "it is a symbolic link"
-        } else if kind != libc::S_IFREG {
+        if stat.st_mode & libc::S_IFMT == libc::S_IFLNK {
+            return Err(io::Error::other("it is a symbolic link"));
+        }
+        if stat.st_mode & libc::S_IFMT == libc::S_IFREG && stat.st_nlink > 1 {
+            return Err(io::Error::other("it has another name (hard link)"));
+        }
+        self.check_content(stat)
+    }
+
+    /// Who can say what the file holds.
+    fn check_content(&self, stat: &FileStat) -> io::Result<()> {
+        let why = if stat.st_mode & libc::S_IFMT != libc::S_IFREG {
             "not a regular file"
-        } else if stat.st_nlink > 1 {
-            "it has another name (hard link)"
         } else if !self.is_owner(stat) {
             "it belongs to a user other than root and the caller"
         } else if stat.st_mode & libc::S_IWOTH != 0 || self.is_writable_for_group(stat) {
@@ -200,6 +238,18 @@ impl Trust {
             return Ok(());
         };
         Err(io::Error::other(why))
+    }
+
+    /// Why a private key in it would be none.
+    fn is_readable(&self, stat: &FileStat) -> Option<&'static str> {
+        let by_service = |(uid, gid)| stat.st_uid == uid || (stat.st_gid == gid && stat.st_mode & libc::S_IRGRP != 0);
+        if stat.st_mode & libc::S_IROTH != 0 {
+            Some("everybody can read it, which a private key must not be (chmod o-r)")
+        } else if self.service.is_some_and(by_service) {
+            Some("the service's user can read it, which a private key must not be")
+        } else {
+            None
+        }
     }
 
     fn is_owner(&self, stat: &FileStat) -> bool {

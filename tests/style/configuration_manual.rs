@@ -89,10 +89,12 @@ fn the_defaults_of_the_manual_are_those_of_the_code() {
     // The group's default depends on the user; what has none is given.
     let spawn = ["command", "user", "group"].map(|key| format!("backend.NAME.spawn.{key}"));
     let [command, user, group] = spawn.each_ref().map(String::as_str);
-    assert_eq!(
-        without,
-        ["server.group", "jail.root", "backend.NAME.type", "backend.NAME.address", "backend.NAME.spawn", command, user, group, "site.root"]
-    );
+    let of_tls = ["certificate", "key", "min_version", "key_isolation", "client_ca", "client_auth"].map(|key| format!("site.tls.{key}"));
+    let mut expected =
+        vec!["server.group", "jail.root", "backend.NAME.type", "backend.NAME.address", "backend.NAME.spawn", command, user, group];
+    expected.extend(["site.tls", "site.root"]);
+    expected.extend(of_tls.iter().map(String::as_str));
+    assert_eq!(without, expected);
     tables.get_mut("backend.NAME.spawn").unwrap().push_str(SPAWN);
     tables.get_mut("backend.NAME").unwrap().push_str(BACKEND);
     tables.get_mut("server").unwrap().push_str("group = \"anchorite\"\n");

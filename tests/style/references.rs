@@ -159,7 +159,8 @@ fn the_manual_has_the_commands_and_options_of_the_program_and_no_others() {
 fn documents_say_nothing_of_how_they_were_made() {
     let words = [concat!("/wo", "rk/"), concat!("issue", " #"), concat!("sess", "ion"), concat!("work", "tree"), concat!("/ho", "me/")];
     for document in documents() {
-        let text = read(&document).to_lowercase();
+        // A key of the configuration has the word that documents of TLS use.
+        let text = read(&document).to_lowercase().replace("session_tickets", "");
         for word in words {
             assert!(!text.contains(word), "{} says \"{word}\"", document.display());
         }
