@@ -205,3 +205,24 @@ const VERSION: &str = if cfg!(feature = "bench-unconfined") {
 
 /// Wrong usage.
 const USAGE: u8 = 2;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+    use clap_complete::Shell;
+
+    /// The completions in `packaging/completions` are what they would be if they were made now: `UPDATE_COMPLETIONS=1` makes them.
+    #[test]
+    fn completions_know_every_command_and_option() {
+        let directory = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("packaging/completions");
+        for (shell, name) in [(Shell::Bash, "anchorite.bash"), (Shell::Zsh, "_anchorite"), (Shell::Fish, "anchorite.fish")] {
+            let mut made = Vec::new();
+            clap_complete::generate(shell, &mut Arguments::command(), "anchorite", &mut made);
+            if std::env::var_os("UPDATE_COMPLETIONS").is_some() {
+                std::fs::write(directory.join(name), &made).unwrap();
+            }
+            assert!(std::fs::read(directory.join(name)).unwrap() == made, "{name} is old");
+        }
+    }
+}

@@ -4,6 +4,7 @@
 mod clocks;
 mod configuration_manual;
 mod examples;
+mod package;
 mod policy_documents;
 mod references;
 mod rooms;
