@@ -24,7 +24,7 @@ pub(super) fn main(json: bool) -> u8 {
     } else {
         print_table(&rows, unconfined);
     }
-    u8::from(unconfined > 0)
+    u8::from(rows.iter().any(|row| !row.faults.is_empty() || row.unread.is_some()))
 }
 
 /// One process.
@@ -37,6 +37,8 @@ struct Row {
     /// What was read beside the status, for the table.
     facts: Facts,
     faults: Vec<String>,
+    /// Why not everything could be looked at, which is no fault of the process and no proof of its confinement either.
+    unread: Option<String>,
 }
 
 #[derive(Default)]
@@ -78,6 +80,7 @@ impl Service {
         let role = role(&title);
         let mut faults = Vec::new();
         let mut facts = Facts::default();
+        let mut unread = None;
         match role {
             None => faults.push("no role has this title".to_owned()),
             Some(Role::Parent) => self.audit_parent(&status, &mut faults),
@@ -100,11 +103,11 @@ impl Service {
                     self.missing.iter().map(|layer| format!("the layer \"{}\" is missing, as jail.allow_missing lets it", layer.name())),
                 );
                 if let Err(fault) = self.audit_confined(role, pid, &mut facts, &mut faults) {
-                    faults.push(format!("not all of /proc/{pid} can be read: {fault} (run as root, or as the user of the service)"));
+                    unread = Some(format!("not all of /proc/{pid} can be read: {fault}"));
                 }
             }
         }
-        Row { service: self.pid, pid, title, role, status, facts, faults }
+        Row { service: self.pid, pid, title, role, status, facts, faults, unread }
     }
 
     /// The parent: exactly the capabilities of its policy, or none when it is not root, and its filter.
@@ -238,14 +241,19 @@ fn print_table(rows: &[Row], unconfined: usize) {
         );
     }
     for row in rows {
-        for fault in &row.faults {
-            say!("{} {} (service {}): {fault}", row.pid, row.title, row.service);
+        for said in row.faults.iter().chain(&row.unread) {
+            say!("{} {} (service {}): {said}", row.pid, row.title, row.service);
         }
     }
-    if unconfined == 0 {
-        say!("every process is confined as the policy says ({} processes)", rows.len());
-    } else {
+    let unread = rows.iter().filter(|row| row.unread.is_some()).count();
+    if unconfined > 0 {
         say!("NOT CONFINED as the policy says: {unconfined} of {} processes", rows.len());
+    }
+    if unread > 0 {
+        say!("cannot be told of {unread} of {} processes: run this as root, or as the user of the service", rows.len());
+    }
+    if unconfined == 0 && unread == 0 {
+        say!("every process is confined as the policy says ({} processes)", rows.len());
     }
     if rows.iter().any(|row| is_confined(row.role) && row.faults.is_empty() && row.facts.descriptors.is_none()) {
         say!("their descriptors could not be read: the kernel shows them to root only");
@@ -255,7 +263,11 @@ fn print_table(rows: &[Row], unconfined: usize) {
 
 fn print_json(rows: &[Row], unconfined: usize) {
     let processes: Vec<String> = rows.iter().map(json_row).collect();
-    say!("{{\"confined\":{},\"processes\":[{}]}}", unconfined == 0, processes.join(","));
+    let confined = match rows.iter().any(|row| row.unread.is_some()) {
+        true if unconfined == 0 => "null".to_owned(),
+        _ => (unconfined == 0).to_string(),
+    };
+    say!("{{\"confined\":{confined},\"processes\":[{}]}}", processes.join(","));
 }
 
 fn json_row(row: &Row) -> String {
@@ -266,7 +278,7 @@ fn json_row(row: &Row) -> String {
     let faults: Vec<String> = row.faults.iter().map(|fault| quoted(fault)).collect();
     let namespaces: Vec<String> = row.facts.namespaces.iter().map(|name| quoted(name)).collect();
     format!(
-        "{{\"service\":{},\"pid\":{},\"role\":{},\"title\":{},\"uids\":[{}],\"gids\":[{}],\"groups\":[{}],\"capabilities\":{{{}}},\"no_new_privs\":{},\"seccomp\":{},\"seccomp_filters\":{},\"root\":{},\"own_namespaces\":[{}],\"descriptors\":{},\"faults\":[{}]}}",
+        "{{\"service\":{},\"pid\":{},\"role\":{},\"title\":{},\"uids\":[{}],\"gids\":[{}],\"groups\":[{}],\"capabilities\":{{{}}},\"no_new_privs\":{},\"seccomp\":{},\"seccomp_filters\":{},\"root\":{},\"own_namespaces\":[{}],\"descriptors\":{},\"faults\":[{}],\"unread\":{}}}",
         row.service,
         row.pid,
         row.role.map_or("null".to_owned(), |role| quoted(role.name())),
@@ -282,6 +294,7 @@ fn json_row(row: &Row) -> String {
         namespaces.join(","),
         row.facts.descriptors.map_or_else(|| "null".to_owned(), |count| count.to_string()),
         faults.join(","),
+        row.unread.as_ref().map_or_else(|| "null".to_owned(), |why| quoted(why)),
     )
 }
 

@@ -18,7 +18,12 @@ pub(crate) fn rows(server: &Server) -> Vec<Value> {
     let output = audit(&["--json"]);
     let report: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"));
     let rows = report["processes"].as_array().unwrap();
-    assert_eq!(report["confined"], rows.iter().all(|row| row["faults"].as_array().unwrap().is_empty()), "{report}");
+    let faultless = rows.iter().all(|row| row["faults"].as_array().unwrap().is_empty());
+    let confined = match rows.iter().all(|row| row["unread"].is_null()) {
+        false if faultless => Value::Null,
+        _ => faultless.into(),
+    };
+    assert_eq!(report["confined"], confined, "{report}");
     rows.iter().filter(|row| row["service"] == server.parent()).cloned().collect()
 }
 
@@ -120,6 +125,17 @@ fn exits_0_when_everything_is_confined() {
     let (code, text) = alone("\"$@\" 2> \"$log\" & served; \"$1\" audit");
     assert_eq!(code, Some(0), "{text}");
     assert!(text.contains("every process is confined as the policy says"), "{text}");
+}
+
+/// Neither proved nor disproved: somebody who may not look is told so, and not that the service lies open.
+#[test]
+fn exits_1_and_says_who_is_to_ask_when_it_may_not_look() {
+    needs_root!();
+    let somebody = "setpriv --reuid=4242 --regid=4242 --clear-groups \"$1\" audit";
+    let (code, text) = alone(&format!("\"$@\" 2> \"$log\" & served; {somebody}; code=$?; {somebody} --json; exit $code"));
+    assert_eq!(code, Some(1), "{text}");
+    assert!(text.contains("cannot be told of") && text.contains("run this as root"), "{text}");
+    assert!(text.contains("{\"confined\":null,") && !text.contains("NOT CONFINED"), "{text}");
 }
 
 #[test]
