@@ -4,7 +4,10 @@
 //! [`Answer`], whether that came from a cache at once or from another process later. First the rules of the site run; where none of them
 //! answers, or one names a directory, a file is looked up.
 
+mod outcome;
+
 pub use super::lookup::{Lookup, RootRef};
+pub use outcome::{Answer, Forbidden, Outcome, Step};
 
 use super::Compiled;
 use super::facts::Facts;
@@ -14,7 +17,7 @@ use super::lookup::{Question, Stands};
 use super::rules::{Lent, Next, Quota, ResponseChanges, Run};
 use super::script::Script;
 use super::trace::{Answered, Event, Silent, Trace};
-use crate::config::{Page, Site};
+use crate::config::Site;
 use crate::proto::head::Method;
 use crate::proto::status::Status;
 use crate::proto::target::{self, Path};
@@ -23,74 +26,6 @@ use std::time::Duration;
 
 /// The methods of a file, for the `Allow` field.
 pub const ALLOW: &str = "GET, HEAD, OPTIONS";
-
-/// What the disk said. `F` is whatever stands for an open file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answer<F> {
-    /// A regular file.
-    File(F),
-    Directory,
-    /// Nothing of that name (`ENOENT`, `ENOTDIR`, `ENAMETOOLONG`), or nothing that `symlinks` lets be reached (`ELOOP`, `EXDEV`).
-    Missing,
-    /// It may not be read (`EACCES`, `EPERM`).
-    Denied,
-    /// A FIFO, a device or a socket.
-    NotRegular,
-    /// It cannot be said now, for want of descriptors or memory, or because the tree kept changing (`EMFILE`, `ENFILE`, `ENOMEM`, `EAGAIN`).
-    Busy,
-    /// Any other error.
-    Failed,
-}
-
-impl<F> Answer<F> {
-    /// The same with something else standing for the file.
-    pub fn map<G>(self, file: impl FnOnce(F) -> G) -> Answer<G> {
-        match self {
-            Answer::File(opened) => Answer::File(file(opened)),
-            Answer::Directory => Answer::Directory,
-            Answer::Missing => Answer::Missing,
-            Answer::Denied => Answer::Denied,
-            Answer::NotRegular => Answer::NotRegular,
-            Answer::Busy => Answer::Busy,
-            Answer::Failed => Answer::Failed,
-        }
-    }
-}
-
-/// What is to be done next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step<F> {
-    /// [`Plan::lookup`] is to be answered with [`Plan::resume`].
-    Ask,
-    Done(Outcome<F>),
-}
-
-/// What the answer is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome<F> {
-    /// This file; [`Plan::lookup`] is its path.
-    File(F),
-    /// The listing of the directory that [`Plan::lookup`] names, without the names that [`Plan::shows`] denies.
-    Listing,
-    /// This status, 301 to 308, with [`Plan::location`].
-    Redirect(Status),
-    /// This status and its page: see [`Plan::begin_error_page`].
-    Status(Status),
-    /// This status with this file as its page.
-    ErrorPage(Status, F),
-    /// This status with [`Plan::body`], or where there is none with its page.
-    Respond(Status),
-    /// A page of the server itself.
-    Page(Page),
-    /// The backend of [`Plan::script`] answers.
-    Backend,
-    /// 403: the file that would be sent is the source of a script.
-    Source,
-    /// 204 with [`ALLOW`].
-    Allow,
-    /// 405 with [`ALLOW`].
-    MethodNotAllowed,
-}
 
 /// The state of one request's decision. Made to be used again: [`Plan::begin`] forgets the request before but keeps the memory.
 #[derive(Debug, Default)]
@@ -104,6 +39,7 @@ pub struct Plan {
     /// A plain request is sent to https.
     to_https: bool,
     limits: Limited,
+    forbidden: Option<Forbidden>,
 }
 
 /// How the request stands with the limits of its client.
@@ -149,6 +85,7 @@ impl Plan {
         self.state = State::Idle;
         self.run = None;
         self.limits = Limited::NotYet;
+        self.forbidden = None;
         self.to_https = https::redirects(&site.site, facts);
         if self.to_https {
             trace.record(|| Event::Plain);
@@ -278,7 +215,7 @@ impl Plan {
                 if self.permits_index(site, facts, index) {
                     self.done(Outcome::File(file))
                 } else {
-                    self.end(Status::FORBIDDEN)
+                    self.forbid(Forbidden::ByRule)
                 }
             }
             (State::Target, Answer::Directory) if !self.question.directory => self.done(Outcome::Redirect(Status::MOVED_PERMANENTLY)),
@@ -293,6 +230,11 @@ impl Plan {
             (State::Target | State::Index(_), Answer::Busy) => self.end(Status::SERVICE_UNAVAILABLE),
             (State::Target | State::Index(_), Answer::Failed) => self.end(Status::INTERNAL_SERVER_ERROR),
         }
+    }
+
+    /// Why it ended with 403, told once.
+    pub fn take_forbidden(&mut self) -> Option<Forbidden> {
+        self.forbidden.take()
     }
 
     /// The present question; when done, the path of what was found.
@@ -415,6 +357,8 @@ impl Plan {
                 None => self.end(Status::NOT_FOUND),
                 Some(outcome) => self.done(outcome),
             },
+            // No other 403 comes of rules.
+            Next::Status(Status::FORBIDDEN) => self.forbid(Forbidden::ByRule),
             Next::Status(code) => self.end(code),
             Next::Redirect(code) => self.done(Outcome::Redirect(code)),
             Next::Respond(code) => self.done(Outcome::Respond(code)),
@@ -494,7 +438,7 @@ impl Plan {
             }
             None if self.method::<F>(facts).is_some() => self.refuse_method(facts),
             None if self.run.as_ref().and_then(|run| run.listing).unwrap_or(site.listing) => self.done(Outcome::Listing),
-            None => self.end(Status::FORBIDDEN),
+            None => self.forbid(Forbidden::NoIndex),
         }
     }
 
@@ -567,20 +511,10 @@ impl Plan {
     fn end<F>(&mut self, code: Status) -> Step<F> {
         self.done(Outcome::Status(code))
     }
-}
 
-impl<F> Answer<F> {
-    /// The answer without its file.
-    fn kind(&self) -> Answered {
-        match self {
-            Answer::File(_) => Answered::Stands(Stands::File),
-            Answer::Directory => Answered::Stands(Stands::Directory),
-            Answer::Missing => Answered::Stands(Stands::Nothing),
-            Answer::NotRegular => Answered::Stands(Stands::Other),
-            Answer::Denied => Answered::Denied,
-            Answer::Busy => Answered::Busy,
-            Answer::Failed => Answered::Failed,
-        }
+    fn forbid<F>(&mut self, why: Forbidden) -> Step<F> {
+        self.forbidden = Some(why);
+        self.end(Status::FORBIDDEN)
     }
 }
 

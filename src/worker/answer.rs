@@ -285,10 +285,7 @@ impl Service {
 
     /// Answers a request, whose body is read as far as it is going to be.
     pub(super) fn decided(&mut self, incoming: &Incoming<'_>, site: usize, mut plan: Plan, outcome: Outcome<Fetched>) -> Answered {
-        if matches!(outcome, Outcome::Source) {
-            let name = self.files.name(plan.lookup());
-            self.complain(incoming, site, &format!("{name} is the source of a script, and no rule hands it to a backend: not sent"));
-        }
+        self.tell_why_forbidden(incoming, site, &mut plan, &outcome);
         if let Some(status) = plan.page_of(&outcome) {
             let id = hexadecimal(incoming.visit.id);
             if let Some(step) =

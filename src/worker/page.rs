@@ -12,7 +12,7 @@ use crate::config::{Level, Page};
 use crate::ipc::counters::{Counter, Gauge};
 use crate::ipc::lines;
 use crate::proto::status::{Reject, Status};
-use crate::site::plan::{self, Plan};
+use crate::site::plan::{self, Forbidden, Outcome, Plan};
 use crate::site::{error_page, look, status_page};
 
 impl Service {
@@ -32,6 +32,24 @@ impl Service {
         self.out.extend_from_slice(&self.page);
         let bytes = count(&self.page);
         self.write_line(None, None, visit, line, reject.status, bytes);
+    }
+
+    /// Writes an error line of a 403 that is the configuration's: the client is told nothing, and whoever looks for the reason looks there. What
+    /// the disk denied has a line already.
+    pub(super) fn tell_why_forbidden(&mut self, incoming: &Incoming<'_>, site: usize, plan: &mut Plan, outcome: &Outcome<Fetched>) {
+        let why = match (plan.take_forbidden(), outcome) {
+            (Some(Forbidden::ByRule), _) => {
+                format!("the rules of the site keep {} out; \"anchorite explain\" tells which", incoming.visit.client)
+            }
+            (Some(Forbidden::NoIndex), _) => {
+                format!("{} is a directory without an index file, and \"listing\" is off", self.files.name(plan.lookup()))
+            }
+            (None, Outcome::Source) => {
+                format!("{} is the source of a script, and no rule hands it to a backend: not sent", self.files.name(plan.lookup()))
+            }
+            (None, _) => return,
+        };
+        self.complain(incoming, site, &why);
     }
 
     /// A page of our own: an error or a redirect.

@@ -95,3 +95,25 @@ fn every_line_of_a_refused_configuration_has_time_and_level() {
         assert!(words.next().is_some_and(|level| level.starts_with('[')) && words.next() == Some("parent:"), "{line}");
     }
 }
+
+/// The client is told 403 and no more; an administrator who asks himself why finds the answer where nginx and Apache have it.
+#[test]
+fn what_the_configuration_forbids_has_a_line_with_the_reason() {
+    needs_root!();
+    let root = Root::with_index();
+    root.directory("empty");
+    root.fifo("fifo");
+    let server = Server::run(&Configuration::of(&root.path()).rule("path = \"/secret*\"\ndeny = [\"127.0.0.0/8\"]"));
+    for (path, reason) in [
+        ("/secret", "the rules of the site keep 127.0.0.1 out; \"anchorite explain\" tells which"),
+        ("/empty/", "/empty\" is a directory without an index file, and \"listing\" is off"),
+        ("/fifo", "/fifo\": not a regular file"),
+    ] {
+        server.get(path).must_be(&[403]);
+        let text = || std::fs::read_to_string(server.home().join("error.log")).unwrap_or_default();
+        let told = || text().lines().find(|line| line.contains(reason)).map(str::to_owned);
+        crate::support::wait_until(crate::support::PATIENCE, || told().is_some());
+        let line = told().unwrap_or_default();
+        assert!(line.contains(&format!("request \"GET {path} HTTP/1.1\"")) && line.contains("client 127.0.0.1, site \"\""), "{line}");
+    }
+}
