@@ -6,6 +6,7 @@
 use super::{programs, sockets};
 use crate::config::{Act, Config, Site};
 use crate::proto::head;
+use crate::proto::status::Status;
 use crate::proto::target;
 use crate::site::Sites;
 use crate::site::facts::{Facts, Origin};
@@ -23,15 +24,16 @@ pub(super) fn find(config: &Config, identity: Identity) -> Vec<String> {
     found.extend(programs::find(config));
     let mut left = LOOKED_AT_MAX;
     let mut roots: HashSet<&Path> = HashSet::new();
-    // Made when the first script is found, which is never on most servers.
+    // Made when the first script or page is found, which is never on most servers.
     let sites = OnceCell::new();
+    let sites = || -> &Sites { sites.get_or_init(|| Sites::new(config.sites.clone())) };
     // Where captures follow, the root is another for each host.
-    for site in config.sites.iter().filter(|site| site.root_rest.parts.is_empty()) {
-        error_pages(site, identity, &mut found);
+    for (number, site) in config.sites.iter().enumerate().filter(|(_, site)| site.root_rest.parts.is_empty()) {
+        error_pages(site, identity, |status| is_source(sites(), number, status), &mut found);
         found.extend(unreachable_rules(site));
         if roots.insert(&site.root) {
             let served = |name: &[u8]| {
-                let sites: &Sites = sites.get_or_init(|| Sites::new(config.sites.clone()));
+                let sites = sites();
                 let mut same = (0..sites.len()).filter(|number| sites.get(*number).root == site.root);
                 same.any(|number| is_served(sites, number, name))
             };
@@ -41,7 +43,7 @@ pub(super) fn find(config: &Config, identity: Identity) -> Vec<String> {
     found
 }
 
-fn error_pages(site: &Site, identity: Identity, found: &mut Vec<String>) {
+fn error_pages(site: &Site, identity: Identity, is_source: impl Fn(u16) -> bool, found: &mut Vec<String>) {
     if site.error_pages.is_empty() {
         return;
     }
@@ -52,6 +54,7 @@ fn error_pages(site: &Site, identity: Identity, found: &mut Vec<String>) {
     for (status, page) in &site.error_pages {
         let path = page.trim_start_matches('/').as_bytes();
         let why = match privilege::with_rights_of(identity, || root.find(path)) {
+            Ok(Found::File(_)) if is_source(*status) => "is the source of a script, which is not sent: a page is a file".to_owned(),
             Ok(Found::File(_)) => continue,
             Ok(Found::Directory | Found::NotRegular) => "is no regular file".to_owned(),
             Ok(Found::Missing | Found::Unfollowed(_)) => "is not there".to_owned(),
@@ -65,29 +68,40 @@ fn error_pages(site: &Site, identity: Identity, found: &mut Vec<String>) {
 
 /// Whether a client of the network gets a file of this name in the root of the site: neither is it hidden nor does a rule keep it.
 fn is_served(sites: &Sites, number: usize, name: &[u8]) -> bool {
-    let site = sites.compiled(number);
-    let mut request = b"GET /".to_vec();
-    target::encode(name, &mut request);
-    request.extend_from_slice(b" HTTP/1.0\r\n\r\n");
-    let limits = head::HeadLimits { request_line: 4096, header_bytes: 4096, header_count: 1 };
-    let (mut space, mut path) = (head::field_space(), target::Path::default());
-    let Ok(request) = head::parse(&request, &mut space, &limits) else {
-        return true;
-    };
-    if target::parse_into(request.path, &mut path).is_err() {
-        return true;
-    }
-    let client = Ipv4Addr::new(192, 0, 2, 1);
-    let (facts, mut plan) = (Facts::of(&request, &path, Origin::direct(client.into())), Plan::default());
-    let mut step = plan.begin(site, &facts);
-    loop {
-        match step {
-            Step::Ask => step = plan.resume(site, &facts, Answer::File(())),
-            Step::Done(outcome) => {
-                return matches!(outcome, Outcome::File(())) && plan.lookup() == Lookup { root: RootRef(number), path: name };
+    let mut target = b"/".to_vec();
+    target::encode(name, &mut target);
+    let served = |facts: &Facts<'_>| {
+        let (site, mut plan) = (sites.compiled(number), Plan::default());
+        let mut step = plan.begin(site, facts);
+        loop {
+            match step {
+                Step::Ask => step = plan.resume(site, facts, Answer::File(())),
+                Step::Done(outcome) => {
+                    return matches!(outcome, Outcome::File(())) && plan.lookup() == Lookup { root: RootRef(number), path: name };
+                }
             }
         }
-    }
+    };
+    of_request(&target, served).unwrap_or(true)
+}
+
+/// Whether the site's page for an error is never sent, since it is a script.
+fn is_source(sites: &Sites, number: usize, status: u16) -> bool {
+    let is_looked_for = |facts: &Facts<'_>| {
+        Status::of(status).is_none_or(|status| Plan::default().begin_error_page::<()>(sites.compiled(number), facts, status).is_some())
+    };
+    of_request(b"/", is_looked_for) == Some(false)
+}
+
+/// What is so of a request of a client of the network; `None`: there can be no such request.
+fn of_request(target: &[u8], what: impl FnOnce(&Facts<'_>) -> bool) -> Option<bool> {
+    let request = [b"GET ", target, b" HTTP/1.0\r\n\r\n"].concat();
+    let limits = head::HeadLimits { request_line: 4096, header_bytes: 4096, header_count: 1 };
+    let (mut space, mut path) = (head::field_space(), target::Path::default());
+    let request = head::parse(&request, &mut space, &limits).ok()?;
+    target::parse_into(request.path, &mut path).ok()?;
+    let client = Ipv4Addr::new(192, 0, 2, 1);
+    Some(what(&Facts::of(&request, &path, Origin::direct(client.into()))))
 }
 
 /// `.htaccess`, in a root and in the directories in it; and in the root the first script that would be `served`.
@@ -177,6 +191,18 @@ mod tests {
             let told = found(served, root.path());
             assert!(told.len() == 1 && told[0].contains("a b.php"), "{served}: {told:?}");
         }
+    }
+
+    #[test]
+    fn a_page_that_is_a_script_is_told() {
+        let root = tempfile::tempdir().unwrap();
+        std::fs::write(root.path().join("error.php"), "").unwrap();
+        std::fs::write(root.path().join("error.html"), "").unwrap();
+        let rules = "error_pages = { 404 = \"/error.php\", 403 = \"/error.html\" }\n[[site.rule]]\npath = \"*.php\"\nbackend = \"b\"\n\
+                     [backend.b]\ntype = \"http\"\naddress = [\"127.0.0.1:1\"]\n";
+        let warnings = found(rules, root.path());
+        let told = warnings.iter().filter(|line| line.contains("the page for")).collect::<Vec<_>>();
+        assert!(told.len() == 1 && told[0].contains("the page for 404") && told[0].contains("source of a script"), "{warnings:?}");
     }
 
     #[test]

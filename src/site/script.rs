@@ -132,9 +132,10 @@ fn mount(pattern: &Pattern, text: &[u8], stars: &mut Vec<Part>) -> Option<usize>
     }
 }
 
-/// PHP runs, shows or includes files of these names beside `*.php`, so where that is run they are sources too.
+/// PHP runs, shows or includes files of these names beside `*.php`, so where that is run they are sources too; in any case, for that is how
+/// they come from where case does not matter.
 fn is_relative(pattern: &Pattern, text: &[u8]) -> bool {
-    let name = text.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
+    let name = text.rsplit(|&byte| byte == b'/').next().unwrap_or_default().to_ascii_lowercase();
     pattern.suffix() == b".php" && RELATIVES.iter().any(|end| name.ends_with(end.as_bytes()))
 }
 
@@ -148,7 +149,7 @@ fn groups(regex: &Regex, text: &[u8], captures: &mut Vec<Part>) -> bool {
 
 /// Segments of a path that are tried as the end of a script's name: what a client sends costs this much and no more.
 const PREFIXES_MAX: usize = 128;
-const RELATIVES: [&str; 11] = [".phtml", ".phps", ".phar", ".php3", ".php4", ".php5", ".php6", ".php7", ".php8", ".pht", ".inc"];
+const RELATIVES: [&str; 12] = [".php", ".phtml", ".phps", ".phar", ".php3", ".php4", ".php5", ".php6", ".php7", ".php8", ".pht", ".inc"];
 
 #[cfg(test)]
 mod tests {
@@ -257,6 +258,10 @@ mod tests {
             (vec!["*.php"], true, "/a.phtml", true),
             (vec!["*.php"], true, "/a.php5", true),
             (vec!["*.php"], true, "/x/a.inc", true),
+            (vec!["*.php"], true, "/A.PHP", true),
+            (vec!["*.php"], true, "/x/a.Inc", true),
+            (vec!["/x/*.php"], true, "/x/A.PHP", true),
+            (vec!["*.cgi"], true, "/A.PHP", false),
             (vec!["*.php"], true, "/a.php.txt", false),
             (vec!["*.cgi"], true, "/a.inc", false),
             (vec!["/app/*"], false, "/app/x.js", false),

@@ -1,5 +1,6 @@
 //! Limits of requests: of each client, for all and by rule.
 
+use crate::fastcgi::{FakeBackend, answer};
 use crate::support::{Client, Configuration, Root, Server, needs_root, own_network, request};
 use std::time::{Duration, Instant};
 
@@ -118,4 +119,20 @@ fn each_client_has_its_own_rate() {
         let mut connection = Client::connect_from(client, format!("{host}:{port}").parse().unwrap());
         assert_eq!([(); 5].map(|()| ask(&mut connection, "/")), right, "{client}");
     }
+}
+
+#[test]
+fn a_script_is_counted_whatever_stands_behind_its_name() {
+    let backend = FakeBackend::new(|_| answer("Content-Type: text/plain\r\n\r\n"));
+    let root = Root::new();
+    root.file("login.php", "");
+    root.file("other.php", "");
+    let configuration = Configuration::of(&root.path())
+        .backend(&backend.table(""))
+        .rule("path = \"/login.php\"\nrequests = \"3/h\"")
+        .rule("path = \"*.php\"\nbackend = \"fake\"");
+    let server = Server::run(&configuration);
+    let statuses =
+        ["/login.php/1", "/login.php", "/login.php/", "/login.php/2", "/login.php", "/other.php/x"].map(|target| server.get(target).status);
+    assert_eq!(statuses, [200, 200, 200, 429, 429, 200]);
 }

@@ -6,11 +6,13 @@
 use super::super::lookup::{RootRef, Stands};
 use super::super::script::{Cut, Script};
 use super::super::trace::{Event, Trace};
-use super::compiled::OneRule;
-use super::run::{Inputs, Lent, Next, Run};
+use super::compiled::{OneRule, Rules};
+use super::run::{Inputs, Lent, Next, Run, parse};
 use super::scripts::Backend;
 use crate::proto::head::Method;
 use crate::proto::status::Status;
+use crate::proto::target::Path;
+use crate::site::facts::Facts;
 
 impl Run {
     /// Looks the script up, prefix by prefix.
@@ -31,9 +33,10 @@ impl Run {
                     .collect();
                 self.try_scripts(beneath, backend, rule, lent)
             }
+            // What is mounted is no script: a rule for the mount alone, as for `/app`, says nothing of what lies beneath.
             Cut::Mount(mount) => self.hand_over(mount, false, backend, rule, lent),
             Cut::Prefixes(prefixes) if backend.checks() => self.try_scripts(prefixes, backend, rule, lent),
-            Cut::Prefixes(prefixes) => self.hand_over(prefixes.first().copied().unwrap_or_default(), false, backend, rule, lent),
+            Cut::Prefixes(prefixes) => self.hand_over_script(prefixes.first().copied().unwrap_or_default(), false, backend, rule, lent),
         }
     }
 
@@ -48,7 +51,7 @@ impl Run {
                     self.found.cut = Cut::Prefixes(prefixes);
                     return Next::Ask;
                 }
-                Some(Stands::File) => return self.hand_over(end, true, backend, rule, lent),
+                Some(Stands::File) => return self.hand_over_script(end, true, backend, rule, lent),
                 Some(Stands::Directory) => self.candidate += 1,
                 Some(Stands::Nothing | Stands::Other) => break,
             }
@@ -60,6 +63,45 @@ impl Run {
     fn ask_script<T>(&self, end: usize, backend: &Backend, rule: &OneRule, lent: &mut Lent<'_, T>) -> bool {
         let path = self.current.path(lent.facts);
         backend.ask(path, end, &Inputs::new(rule, lent.facts, &self.current, &self.found), &lent.rules.place, lent.question)
+    }
+
+    /// [`Run::hand_over`], where the script has a path of its own. With a slash and anything behind it the path is another, but the same program
+    /// runs: who may not ask for `/login.php`, or only so often, may not ask for `/login.php/x` either.
+    fn hand_over_script<T: Trace>(
+        &mut self,
+        name: usize,
+        checked: bool,
+        backend: &Backend,
+        rule: &OneRule,
+        lent: &mut Lent<'_, T>,
+    ) -> Next {
+        let next = self.hand_over(name, checked, backend, rule, lent);
+        let path = self.current.path(lent.facts);
+        if next != Next::Backend || name == path.bytes().len() {
+            return next;
+        }
+        let (mut raw, mut own) = (Vec::new(), Path::default());
+        path.encode_part(0..name, &mut raw);
+        if !parse(&raw, &mut own) {
+            return Next::Status(Status::NOT_FOUND);
+        }
+        if let Some(number) = self.refusal(lent.rules, lent.facts, &own, Stands::File) {
+            lent.trace.record(|| Event::Access { rule: number, refuses: true });
+            return Next::Status(Status::FORBIDDEN);
+        }
+        self.count_script(lent.rules, lent.facts, &own);
+        next
+    }
+
+    /// Adds how often a client may ask for a script by its own path, as the rules down to the one that runs it say.
+    fn count_script(&mut self, rules: &Rules, facts: &Facts<'_>, own: &Path) {
+        for rule in rules.rules.iter().take(self.next + 1) {
+            let Some(quota) = rule.changes.requests.filter(|quota| !self.changes.requests.contains(quota)) else { continue };
+            let is_file = rule.matchers.exists.is_none_or(|wanted| Stands::File.is(wanted));
+            if is_file && rule.matchers.matches(facts, own, &mut self.found).is_ok() {
+                self.changes.requests.push(quota);
+            }
+        }
     }
 
     fn hand_over<T: Trace>(&mut self, name: usize, checked: bool, backend: &Backend, rule: &OneRule, lent: &mut Lent<'_, T>) -> Next {

@@ -214,11 +214,16 @@ impl Run {
 
     /// Whether `allow` and `deny` permit a path of which it is known what stands there.
     pub(in crate::site) fn permits(&mut self, rules: &Rules, facts: &Facts<'_>, path: &Path, stands: Stands) -> bool {
-        rules.access.iter().all(|&number| {
-            let Some(rule) = rules.rules.get(number) else { return false };
+        self.refusal(rules, facts, path, stands).is_none()
+    }
+
+    /// The number of the rule that does not permit such a path.
+    pub(super) fn refusal(&mut self, rules: &Rules, facts: &Facts<'_>, path: &Path, stands: Stands) -> Option<usize> {
+        rules.access.iter().copied().find(|&number| {
+            let Some(rule) = rules.rules.get(number) else { return true };
             let applies =
                 rule.matchers.matches(facts, path, &mut self.found).is_ok() && rule.matchers.exists.is_none_or(|wanted| stands.is(wanted));
-            !applies || rule.changes.permits(facts.client)
+            applies && !rule.changes.permits(facts.client)
         })
     }
 

@@ -161,3 +161,38 @@ fn root_and_alias_say_where_scripts_are_looked_up() {
     let captured = ruled(vec![to(rule(&["/u/*/x.php"]), Some(ScriptPlace::Root(directory("/srv", "{1}"))), None)]);
     check(&captured, &[("/u/sub/x.php", "404"), ("/u/../x.php", "404")]);
 }
+
+#[test]
+fn what_a_script_is_refused_by_its_own_path_is_refused_with_more_behind_it() {
+    let mut site = ruled(vec![
+        deny(rule(&["/index.php"]), all()),
+        deny(rule(&["/folder/*.php"]), all()),
+        deny(regex(r"^/dir.php/x\.php$"), all()),
+        deny(rule(&["/index.html"]), all()),
+        backend(rule(&["*.php"])),
+    ]);
+    check(
+        &site,
+        &[
+            ("/index.php", "403"),
+            ("/index.php/", "403"),
+            ("/index.php/x.css", "403"),
+            ("/folder/index.php/x", "403"),
+            ("/dir.php/x.php/y", "403"),
+            // Nothing of this name is there, so nothing would run.
+            ("/folder/other.php/x", "404"),
+        ],
+    );
+    // A rule further down counts as well, and a rule for the mount of an application does not speak of what lies beneath.
+    site.rules.rotate_left(4);
+    check(&site, &[("/index.php/x", "403"), ("/folder/index.php/x", "403")]);
+    let unchecked = ruled(vec![to(rule(&["*.php"]), None, Some(false)), deny(rule(&["/a.php"]), all())]);
+    check(&unchecked, &[("/a.php/x", "403"), ("/b.php/x", "3 /b.php|/x at /srv/b.php")]);
+    let mount = ruled(vec![deny(rule(&["/app"]), all()), backend(rule(&["/app/*"]))]);
+    check(&mount, &[("/app", "403"), ("/app/x", "3 /app|/x at /srv/app")]);
+    let mut elsewhere = ruled(vec![deny(rule(&["/index.php"]), vec![network("203.0.113.0/24")]), backend(rule(&["*.php"]))]);
+    check(&elsewhere, &[("/index.php/x", "3 /index.php|/x at /srv/index.php")]);
+    elsewhere.rules[0].matchers.exists = Some(Exists::None);
+    elsewhere.rules[0].changes.deny = all();
+    check(&elsewhere, &[("/index.php/x", "3 /index.php|/x at /srv/index.php")]);
+}
