@@ -35,6 +35,7 @@ struct Stanza {
 enum User {
     Root,
     Service,
+    Keys,
 }
 
 #[derive(Deserialize)]

@@ -18,14 +18,16 @@ pub enum Role {
     ConnectTcp,
     /// Keeps bodies that are too large for memory.
     Spool,
+    /// Holds the private keys and signs with them.
+    Keys,
     /// Starts the programs of backends.
     Spawn,
 }
 
 impl Role {
     /// Every role, in the order of the tables.
-    pub const ALL: [Role; 8] =
-        [Role::Parent, Role::Worker, Role::Log, Role::Files, Role::Connect, Role::ConnectTcp, Role::Spool, Role::Spawn];
+    pub const ALL: [Role; 9] =
+        [Role::Parent, Role::Worker, Role::Log, Role::Files, Role::Connect, Role::ConnectTcp, Role::Spool, Role::Keys, Role::Spawn];
 
     /// Whether it connects to backends.
     pub const fn is_connect(self) -> bool {
@@ -36,9 +38,9 @@ impl Role {
         matches!(self, Role::Spool)
     }
 
-    /// Whether it is one of a generation that its workers have channels to.
+    /// Whether it is one of a generation that its workers have channels to, each worker to one of its own where it is `keys`.
     pub const fn is_shared(self) -> bool {
-        matches!(self, Role::Files | Role::Spool) || self.is_connect()
+        matches!(self, Role::Files | Role::Spool | Role::Keys) || self.is_connect()
     }
 
     /// The role's name as it stands in `policy/`, in process titles and in logs.
@@ -51,6 +53,7 @@ impl Role {
             Role::Connect => "connect",
             Role::ConnectTcp => "connect-tcp",
             Role::Spool => "spool",
+            Role::Keys => "keys",
             Role::Spawn => "spawn",
         }
     }

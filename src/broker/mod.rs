@@ -5,6 +5,7 @@
 
 pub mod connect;
 pub mod files;
+pub mod keys;
 pub mod log;
 mod refusals;
 mod sink;

@@ -184,14 +184,14 @@ fn unexpected(role: Role, number: i32, target: &Path) -> Option<&'static str> {
         Role::Worker | Role::Files | Role::Spool => (!is_path).then_some("is of a kind that this role may not hold"),
         Role::Log => (!is_path && kind != kernel_log::PATH && !is("/dev/null") && !is("/dev/pts/") && !is("/dev/tty") && !is("pipe:["))
             .then_some("is no log"),
-        Role::Connect | Role::ConnectTcp => Some("is of a kind that this role may not hold"),
+        Role::Connect | Role::ConnectTcp | Role::Keys => Some("is of a kind that this role may not hold"),
         Role::Spawn | Role::Parent => None,
     }
 }
 
 /// Whether a process is one that has given everything up, and not root's.
 fn is_confined(role: Option<Role>) -> bool {
-    role.is_some_and(|role| Policy::of(role).user == User::Service)
+    role.is_some_and(|role| Policy::of(role).user != User::Root)
 }
 
 fn role(title: &str) -> Option<Role> {

@@ -191,6 +191,7 @@ fn role() -> Option<u8> {
         "files" => Some(broker::files::run()),
         "connect" => Some(broker::connect::run(Role::Connect)),
         "spool" => Some(broker::spool::run()),
+        "keys" => Some(broker::keys::run()),
         "spawn" => Some(broker::spawn::run()),
         "connect-tcp" => Some(broker::connect::run(Role::ConnectTcp)),
         _ => None,

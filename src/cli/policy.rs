@@ -29,6 +29,7 @@ fn describe(policy: &Policy) -> String {
     let user = match policy.user {
         User::Root => "root (the caller, when that is not root)",
         User::Service => "the service's user, never root; no supplementary groups",
+        User::Keys => "\"anchorite-keys\" where there is such a user, else the service's, never root; no supplementary groups",
     };
     let _ = writeln!(text, "{}: {}", policy.name, policy.purpose);
     let _ = writeln!(text, "  user: {user}\n  sees: {}", policy.sees);

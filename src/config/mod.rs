@@ -75,7 +75,7 @@ pub use rule::{
 };
 pub use scope::{RunRoot, Scope, run_roots};
 pub use setting::{Setting, diagnose, diagnose_placed};
-pub use slice::{ConnectSlice, FilesSlice, LogSlice, SliceError, SpoolSlice, Target, WorkerSlice, decode, encode};
+pub use slice::{ConnectSlice, FilesSlice, KeySlice, KeysSlice, LogSlice, SliceError, SpoolSlice, Target, WorkerSlice, decode, encode};
 pub use spawn::{Program, Spawn, SpawnSlice};
 pub use tls::{ClientAuth, KeyKind, Pair, PairFiles, SiteTls, Tls, TlsFiles, TlsSettings, TlsVersion};
 

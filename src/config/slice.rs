@@ -69,6 +69,31 @@ pub struct SpoolSlice {
     pub max: u64,
 }
 
+/// What `keys` needs to know of the configuration.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeysSlice {
+    /// By their numbers; `None`: the workers hold it themselves. The parent places the file of each of the others.
+    pub keys: Vec<Option<KeySlice>>,
+}
+
+impl KeysSlice {
+    /// Bytes that the process may need at most, in whose memory the keys are: itself, the largest file, and keys of RSA with 4,096 bits.
+    pub fn memory(&self) -> u64 {
+        const ITSELF: u64 = 3 << 20;
+        const KEY: u64 = 16 << 10;
+        u64::try_from(self.keys.len()).unwrap_or(u64::MAX).saturating_mul(KEY).saturating_add(ITSELF)
+    }
+}
+
+/// A private key.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeySlice {
+    /// What the configuration calls its file, for whoever is told that it cannot be used.
+    pub path: String,
+    /// SubjectPublicKeyInfo as DER, of the certificate that it must belong to.
+    pub public: Vec<u8>,
+}
+
 /// Where one address of a backend leads.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Target {

@@ -34,6 +34,8 @@ pub struct Born<S> {
     pub spool: Option<Channel>,
     /// The same for `spawn`.
     pub spawn: Option<Channel>,
+    /// The same for its `keys`, and what waits for that alone.
+    pub keys: Option<(Channel, Poller)>,
     /// For `log`: the kernel's log, where it can be read.
     pub kernel_log: Option<OwnedFd>,
 }
@@ -105,6 +107,11 @@ pub const SPOOL_CHANNEL: i32 = COUNTERS + 1;
 
 /// Nor over this one: `spawn` answers over that of `connect`.
 pub const SPAWN_CHANNEL: i32 = SPOOL_CHANNEL + 1;
+/// No descriptors come from there.
+pub const KEYS_CHANNEL: i32 = SPAWN_CHANNEL + 1;
+
+/// For `keys`: the first of the files with private keys.
+pub const FIRST_KEY: i32 = SLICE + 1;
 
 /// For `log`, in place of the channel to itself; perhaps not there.
 pub const KERNEL_LOG: i32 = LOG_CHANNEL;
@@ -181,7 +188,7 @@ fn take<S: DeserializeOwned>(role: Role, parent: Channel, prepare: Prepare<S>) -
         if cell.role != role {
             return Err("slice: it is for another role".to_owned());
         }
-        let shared = if cell.last_descriptor >= COUNTERS {
+        let shared = if role == Role::Worker {
             Some(socket::inherited(COUNTERS).and_then(Shared::map).map_err(|fault| format!("counters: {fault}"))?)
         } else {
             None
@@ -189,7 +196,7 @@ fn take<S: DeserializeOwned>(role: Role, parent: Channel, prepare: Prepare<S>) -
         let (log, kernel_log) = match role {
             Role::Worker => (socket::inherited(LOG_CHANNEL).ok().map(Channel::from), None),
             Role::Log => (None, socket::inherited(KERNEL_LOG).ok()),
-            Role::Files | Role::Connect | Role::ConnectTcp | Role::Spool | Role::Spawn | Role::Parent => (None, None),
+            Role::Files | Role::Connect | Role::ConnectTcp | Role::Spool | Role::Keys | Role::Spawn | Role::Parent => (None, None),
         };
         let of_worker = |number| if role == Role::Worker { socket::inherited(number).ok().map(Channel::from) } else { None };
         let (files, connect) = (of_worker(FILES_CHANNEL), of_worker(CONNECT_CHANNEL));
@@ -199,15 +206,16 @@ fn take<S: DeserializeOwned>(role: Role, parent: Channel, prepare: Prepare<S>) -
         }
         prepare(cell.identity, &mut slice)?;
         // It takes the number that the slice had, so that the first step of the confinement does not close it.
-        let poller = Poller::new().map_err(|fault| format!("epoll: {fault}"))?;
+        let poller = || Poller::new().map_err(|fault| format!("epoll: {fault}"));
+        let (poller, keys) = (poller()?, of_worker(KEYS_CHANNEL).map(|channel| Ok::<_, String>((channel, poller()?))).transpose()?);
         clock::load_zone();
         let descriptors = usize::try_from(process::file_limit()).unwrap_or(usize::MAX);
         let confined = confine::enter(&cell).map_err(|fault| format!("step {}: {}", fault.step, fault.why))?;
-        Ok((confined, cell, slice, log, shared, files, connect, spool, spawn, kernel_log, descriptors, poller))
+        Ok((confined, cell, slice, log, shared, files, connect, (spool, spawn, keys), kernel_log, descriptors, poller))
     })();
     match outcome {
-        Ok((confined, cell, slice, log, shared, files, connect, spool, spawn, kernel_log, descriptors, poller)) => {
-            Ok(Born { confined, cell, slice, descriptors, parent, poller, log, shared, files, connect, spool, spawn, kernel_log })
+        Ok((confined, cell, slice, log, shared, files, connect, (spool, spawn, keys), kernel_log, descriptors, poller)) => {
+            Ok(Born { confined, cell, slice, descriptors, parent, poller, log, shared, files, connect, spool, spawn, keys, kernel_log })
         }
         Err(why) => Err((parent, why)),
     }

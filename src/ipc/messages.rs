@@ -120,6 +120,8 @@ pub enum ToParent {
     MalformedConnect,
     /// Only from a worker: `spool` did.
     MalformedSpool,
+    /// Only from a worker: its `keys` did.
+    MalformedKeys,
     /// Only from `log`: lines that could not be written since the last such message, the last of them to `file` for the reason
     /// `errno`.
     Lost { lines: u32, file: u16, errno: u16 },
@@ -339,6 +341,7 @@ impl Message for ToParent {
             ToParent::MalformedFiles => packet.push(9),
             ToParent::MalformedConnect => packet.push(10),
             ToParent::MalformedSpool => packet.push(11),
+            ToParent::MalformedKeys => packet.push(13),
             ToParent::Failed { why } => {
                 packet.push(5);
                 packet.extend(why.bytes().filter(|byte| is_printable(*byte)).take(WHY_MAX));
@@ -364,6 +367,7 @@ impl Message for ToParent {
             [9] => Some(ToParent::MalformedFiles),
             [10] => Some(ToParent::MalformedConnect),
             [11] => Some(ToParent::MalformedSpool),
+            [13] => Some(ToParent::MalformedKeys),
             [12] => Some(ToParent::Begun),
             [5, ref why @ ..] if why.len() <= WHY_MAX && why.iter().all(|byte| is_printable(*byte)) => {
                 Some(ToParent::Failed { why: why.iter().copied().map(char::from).collect() })
@@ -476,6 +480,7 @@ mod tests {
             ToParent::MalformedFiles,
             ToParent::MalformedConnect,
             ToParent::MalformedSpool,
+            ToParent::MalformedKeys,
             ToParent::Begun,
         ]);
     }

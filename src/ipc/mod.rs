@@ -17,6 +17,7 @@ pub mod control;
 pub mod counters;
 pub mod disk;
 pub mod entries;
+pub mod keys;
 pub mod lines;
 pub mod messages;
 pub mod run;

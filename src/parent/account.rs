@@ -3,6 +3,7 @@
 use super::report::announce;
 use crate::config::Config;
 use crate::sys::privilege::{self, Identity};
+use std::sync::OnceLock;
 
 /// What of `user` and `group` is not done for an ordinary user, who can become nobody else.
 pub fn ignored(config: &Config) -> Option<String> {
@@ -31,6 +32,16 @@ pub fn identity(config: &Config) -> Result<Identity, String> {
     Ok(Identity { uid, gid, rootless: false })
 }
 
+/// Whom `keys` runs as, so that not even a worker that gets round its confinement is its user: looked up once, before anything is served.
+pub(super) fn of_keys(service: Identity) -> Identity {
+    static FOUND: OnceLock<Option<(u32, u32)>> = OnceLock::new();
+    let found = FOUND.get_or_init(|| privilege::look_up(KEYS_USER, None).ok().filter(|(uid, gid)| *uid != 0 && *gid != 0));
+    match found {
+        Some((uid, gid)) if !service.rootless => Identity { uid: *uid, gid: *gid, rootless: false },
+        Some(_) | None => service,
+    }
+}
+
 fn unused() -> Result<(u32, u32), String> {
     let id = privilege::unused_id().ok_or("no unused user id was found, and the user \"anchorite\" does not exist")?;
     announce(&format!("the user \"{SERVICE_USER}\" does not exist: running as the unused id {id}"));
@@ -38,3 +49,4 @@ fn unused() -> Result<(u32, u32), String> {
 }
 
 const SERVICE_USER: &str = "anchorite";
+const KEYS_USER: &str = "anchorite-keys";

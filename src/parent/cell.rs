@@ -1,28 +1,34 @@
 //! What the parent decides about each confined process: whom it runs as, what it sees, which rights it needs.
 
+use super::account;
 use super::backends::{Backends, programs, runs, spool};
 use crate::config::{
-    self, Act, Config, ConnectSlice, FilesSlice, JailMode, LogNumbers, LogSlice, RunSlice, SpawnSlice, SpoolSlice, WorkerSlice,
+    self, Act, Config, ConnectSlice, FilesSlice, JailMode, KeySlice, KeysSlice, LogNumbers, LogSlice, RunSlice, SpawnSlice, SpoolSlice,
+    WorkerSlice,
 };
 use crate::ipc::birth;
 use crate::role::{Layer, Role};
 use crate::sys::attributes::Mounts;
 use crate::sys::confine::Cell;
 use crate::sys::jail::Tree;
+use crate::sys::memory;
 use crate::sys::policy::Policy;
 use crate::sys::privilege::Identity;
 use crate::sys::process;
 use crate::sys::shown::{directory, resolved, safe_root};
 use crate::sys::withheld::Withheld;
-use crate::tls::Loaded;
+use crate::tls::{KeyFile, Loaded};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 /// The part of every cell that does not depend on its role, and the slices.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Cells {
     pub(super) identity: Identity,
+    of_keys: Identity,
     pub(super) allow_missing: Vec<Layer>,
     /// Document roots and `jail.also`, resolved.
     shown: Vec<OsString>,
@@ -34,6 +40,10 @@ pub(super) struct Cells {
     log: LogSlice,
     files: FilesSlice,
     backends: Backends,
+    keys: KeysSlice,
+    /// The files of these. A program that takes this up starts nothing of it.
+    #[serde(skip)]
+    key_files: Vec<Rc<OwnedFd>>,
     /// When certificates are over, for `status`.
     pub(super) ends: Vec<(PathBuf, u64)>,
     spool: SpoolSlice,
@@ -93,6 +103,7 @@ impl Cells {
         let mounts = Mounts::read();
         Ok(Cells {
             identity,
+            of_keys: account::of_keys(identity),
             allow_missing: config.jail.allow_missing.clone(),
             local: shown.iter().map(|path| mounts.is_on_local_disk(path)).collect(),
             shown: shown.into_iter().map(OsString::from).collect(),
@@ -102,6 +113,8 @@ impl Cells {
             withheld,
             worker: WorkerSlice { tls: tls.sites, ..config.worker_slice(logs) },
             ends: tls.ends,
+            keys: KeysSlice { keys: tls.keys.iter().map(|key| (!key.given_away).then(|| slice(key))).collect() },
+            key_files: tls.keys.iter().filter(|key| !key.given_away).map(|key| Rc::clone(&key.file)).collect(),
             log: config.log_slice(),
             files: config.files_slice(),
             programs: programs(config, identity)?,
@@ -127,7 +140,20 @@ impl Cells {
     pub(super) fn brokers(&self) -> impl Iterator<Item = Role> {
         let connect = self.backends.role();
         let any = connect.is_some() || self.runs.is_some();
-        connect.into_iter().chain(Some(Role::Spool).filter(|_| any))
+        let keys = Some(Role::Keys).filter(|_| self.keys.keys.iter().any(Option::is_some));
+        connect.into_iter().chain(Some(Role::Spool).filter(|_| any)).chain(keys)
+    }
+
+    /// What is to be said where the memory of `keys` cannot be locked.
+    pub(super) fn swappable(&self) -> Option<String> {
+        let needed = self.keys.memory();
+        let told = || format!("RLIMIT_MEMLOCK is less than {needed} bytes: private keys may be written to a swap area");
+        (self.keys.keys.iter().any(Option::is_some) && !memory::may_lock(needed)).then(told)
+    }
+
+    /// What a process of this role is given beside its slice: files with private keys.
+    pub(super) fn key_files(&self, role: Role) -> Vec<BorrowedFd<'_>> {
+        if role == Role::Keys { self.key_files.iter().map(|file| file.as_fd()).collect() } else { Vec::new() }
     }
 
     /// Looks again for the sockets of backends, which `spawn` has made meanwhile.
@@ -138,6 +164,11 @@ impl Cells {
     /// Whether there is anything for `spawn` to start.
     pub(super) fn needs_spawn(&self) -> bool {
         !self.programs.programs.is_empty() || self.runs.is_some()
+    }
+
+    /// Whom a role runs as.
+    pub(super) fn identity_of(&self, role: Role) -> Identity {
+        if role == Role::Keys { self.of_keys } else { self.identity }
     }
 
     /// The supplementary groups of a role.
@@ -151,7 +182,7 @@ impl Cells {
             Role::Worker | Role::Files => self.shown.clone(),
             Role::Connect | Role::ConnectTcp => self.backends.shown.clone(),
             Role::Spool => self.spool.directory.iter().map(OsString::from).collect(),
-            Role::Log | Role::Spawn | Role::Parent => Vec::new(),
+            Role::Log | Role::Keys | Role::Spawn | Role::Parent => Vec::new(),
         }
     }
 
@@ -166,6 +197,7 @@ impl Cells {
                 config::encode(&(cell, ConnectSlice { again: birth == Birth::Again, ..self.backends.slice.clone() }))
             }
             Role::Spool => config::encode(&(cell, &self.spool)),
+            Role::Keys => config::encode(&(cell, &self.keys)),
             // Its programs come by message, since they change while it runs.
             Role::Spawn => config::encode(&(cell, ())),
             // The parent starts no parent.
@@ -188,12 +220,14 @@ impl Cells {
         let rights = Policy::of(role).landlock.iter().map(|grant| grant.name).filter(needed).map(str::to_owned).collect();
         Cell {
             role,
-            identity: self.identity,
+            identity: self.identity_of(role),
             tree,
             paths: self.sees(role),
             local: match role {
                 Role::Worker => self.local.clone(),
-                Role::Parent | Role::Log | Role::Files | Role::Connect | Role::ConnectTcp | Role::Spool | Role::Spawn => Vec::new(),
+                Role::Parent | Role::Log | Role::Files | Role::Connect | Role::ConnectTcp | Role::Spool | Role::Keys | Role::Spawn => {
+                    Vec::new()
+                }
             },
             withheld: self.withheld.clone(),
             rights,
@@ -204,10 +238,15 @@ impl Cells {
             number,
             parent: process::own_id(),
             last_descriptor: match role {
-                Role::Worker => birth::SPAWN_CHANNEL,
+                Role::Worker => birth::KEYS_CHANNEL,
+                Role::Keys if !proof => birth::SLICE + i32::try_from(self.key_files.len()).unwrap_or(0),
                 Role::Log => birth::KERNEL_LOG,
-                Role::Files | Role::Connect | Role::ConnectTcp | Role::Spool | Role::Spawn | Role::Parent => birth::SLICE,
+                Role::Files | Role::Connect | Role::ConnectTcp | Role::Spool | Role::Keys | Role::Spawn | Role::Parent => birth::SLICE,
             },
         }
     }
+}
+
+fn slice(key: &KeyFile) -> KeySlice {
+    KeySlice { path: key.path.to_string_lossy().into_owned(), public: key.public.clone() }
 }

@@ -7,7 +7,7 @@ use crate::sys::process::{self, Ended, Executable, SIGALRM, SIGSYS, Start};
 use crate::sys::verify::{self, Expected};
 use crate::sys::{clock, kernel_log, memory, panic, proc};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// What starting a child takes.
 pub(super) struct Nursery {
@@ -32,6 +32,8 @@ pub(super) struct Brokers {
     pub(super) files: Channel,
     pub(super) connect: Channel,
     pub(super) spool: Channel,
+    /// To the worker's own.
+    pub(super) keys: Channel,
     /// Of no generation.
     pub(super) spawn: Channel,
 }
@@ -74,22 +76,31 @@ pub(super) enum State {
 }
 
 impl Nursery {
-    /// Starts a process of a role with what [`Cells::encode`] says; `ends` are a worker's.
+    /// Starts a process of a role with what [`Cells::encode`] says; `files` are those of `keys`, `ends` a worker's.
     ///
     /// # Errors
     /// Says what failed, with the errno.
-    pub(super) fn start(&self, role: Role, slice: &[u8], title: &str, ends: Option<&Ends>) -> Result<Child, String> {
+    pub(super) fn start(
+        &self,
+        role: Role,
+        slice: &[u8],
+        title: &str,
+        files: &[BorrowedFd<'_>],
+        ends: Option<&Ends>,
+    ) -> Result<Child, String> {
         let slice = memory::sealed(slice).map_err(|fault| format!("slice for {title}: {fault}"))?;
         let (ours, theirs) = Channel::pair().map_err(|fault| format!("channel to {title}: {fault}"))?;
         let mut given = vec![theirs.as_fd(), slice.as_fd()];
         if let Some(ends) = ends {
-            let Brokers { files, connect, spool, spawn } = &ends.brokers;
-            given.extend([ends.log.as_fd(), connect.as_fd(), files.as_fd(), self.counters.as_fd(), spool.as_fd(), spawn.as_fd()]);
+            let Brokers { files, connect, spool, keys, spawn } = &ends.brokers;
+            given.extend([ends.log.as_fd(), connect.as_fd(), files.as_fd(), self.counters.as_fd()]);
+            given.extend([spool.as_fd(), spawn.as_fd(), keys.as_fd()]);
         } else if role == Role::Log
             && let Ok(kernel_log) = &self.kernel_log
         {
             given.push(kernel_log.as_fd());
         }
+        given.extend(files);
         let title = format!("anchorite: {title}");
         let start = Start { title: &title, null: self.null.as_fd(), given: &given, user_namespace: self.user_namespace };
         let pid = process::start(&self.executable, &start).map_err(|fault| {
@@ -104,7 +115,7 @@ impl Nursery {
     /// # Errors
     /// As [`Nursery::start`].
     pub(super) fn start_proof(&self, cells: &Cells, role: Role, title: &str, ends: Option<&Ends>) -> Result<Child, String> {
-        self.start(role, &cells.encode(role, 0, Birth::Proof), title, ends)
+        self.start(role, &cells.encode(role, 0, Birth::Proof), title, &[], ends)
     }
 
     /// How a process ended. For which system call, `log` says in a line of its own, where the kernel's log can be read.
@@ -133,7 +144,7 @@ impl Nursery {
             return Err(format!("the layer \"{}\" is missing", layer.name()));
         }
         let groups = cells.groups(role);
-        let expected = Expected { identity: cells.identity, groups, inherited_filters: own.seccomp_filters, missing };
+        let expected = Expected { identity: cells.identity_of(role), groups, inherited_filters: own.seccomp_filters, missing };
         let faults = verify::faults(role, &status, &expected);
         if faults.is_empty() { Ok(()) } else { Err(faults.join("; ")) }
     }
@@ -147,9 +158,9 @@ impl Ends {
     pub(super) fn pairs() -> Result<(Ends, Ends), String> {
         let pair = || Channel::pair().map_err(|fault| format!("channel of a worker: {fault}"));
         let ((log, to_log), (files, to_files), (connect, to_connect), (spool, to_spool)) = (pair()?, pair()?, pair()?, pair()?);
-        let (spawn, to_spawn) = pair()?;
-        let theirs = Brokers { files: to_files, connect: to_connect, spool: to_spool, spawn: to_spawn };
-        Ok((Ends { log, brokers: Brokers { files, connect, spool, spawn } }, Ends { log: to_log, brokers: theirs }))
+        let ((spawn, to_spawn), (keys, to_keys)) = (pair()?, pair()?);
+        let theirs = Brokers { files: to_files, connect: to_connect, spool: to_spool, keys: to_keys, spawn: to_spawn };
+        Ok((Ends { log, brokers: Brokers { files, connect, spool, keys, spawn } }, Ends { log: to_log, brokers: theirs }))
     }
 }
 
@@ -160,19 +171,20 @@ impl Brokers {
             Role::Files => Some(&self.files),
             Role::Connect | Role::ConnectTcp => Some(&self.connect),
             Role::Spool => Some(&self.spool),
+            Role::Keys => Some(&self.keys),
             Role::Spawn => Some(&self.spawn),
             Role::Parent | Role::Worker | Role::Log => None,
         }
     }
 
-    pub(super) fn all(&self) -> [&Channel; 4] {
-        [&self.files, &self.connect, &self.spool, &self.spawn]
+    pub(super) fn all(&self) -> [&Channel; 5] {
+        [&self.files, &self.connect, &self.spool, &self.keys, &self.spawn]
     }
 }
 
-impl From<[Channel; 4]> for Brokers {
-    fn from([files, connect, spool, spawn]: [Channel; 4]) -> Brokers {
-        Brokers { files, connect, spool, spawn }
+impl From<[Channel; 5]> for Brokers {
+    fn from([files, connect, spool, keys, spawn]: [Channel; 5]) -> Brokers {
+        Brokers { files, connect, spool, keys, spawn }
     }
 }
 

@@ -34,7 +34,11 @@ impl Generation {
     pub(super) fn new(number: u32, cells: Rc<Cells>, listeners: Vec<Rc<Listener>>, workers: u16, drain_ms: u64) -> Generation {
         let files = if workers == 0 { 0 } else { workers.clamp(FILES_MIN, FILES_MAX) };
         let files = (0..files).map(|files| Slot::new(Role::Files, files, number));
-        let others = cells.brokers().filter(|_| workers > 0).map(|role| Slot::new(role, 0, number)).collect::<Vec<_>>();
+        let others = cells.brokers().filter(|_| workers > 0).flat_map(|role| {
+            let count = if role == Role::Keys { workers } else { 1 };
+            (0..count).map(move |place| Slot::new(role, place, number))
+        });
+        let others: Vec<Slot> = others.collect();
         let slots = (0..workers).map(|worker| Slot::new(Role::Worker, worker, number)).chain(files).chain(others).collect();
         Generation { number, cells, listeners, slots, phase: Phase::Starting, drain_ms }
     }

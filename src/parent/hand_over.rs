@@ -146,6 +146,9 @@ impl Supervisor {
             let role = self.slot(files).map(|slot| slot.role);
             let channel = self.slot(files).and_then(|slot| slot.child.as_ref()).map(|child| &child.channel);
             let worker = self.slot(worker).filter(|_| one == files || one == worker);
+            // Each worker has a `keys` of its own.
+            let number = self.slot(files).filter(|slot| slot.role == Role::Keys).map(|slot| slot.number);
+            let worker = worker.filter(|worker| number.is_none_or(|number| number == worker.number));
             let end = worker.and_then(|slot| Some((slot.log_number, slot.ends.as_ref()?.of(role?)?)));
             let sent = channel.zip(end).map(|(channel, (worker, end))| channel.send(&ToFiles::Channel { worker }, &[end.as_fd()]));
             if let Some(Err(fault)) = sent {
@@ -161,6 +164,8 @@ impl Supervisor {
         let message = match role {
             Role::Connect | Role::ConnectTcp => ToWorker::Connect,
             Role::Spool => ToWorker::Spool,
+            // Its worker finds out by itself.
+            Role::Keys => return Ok(()),
             Role::Files | Role::Parent | Role::Worker | Role::Log | Role::Spawn => ToWorker::Files,
         };
         for worker in self.generations.iter().filter(|known| known.number == place.generation).flat_map(Generation::workers) {
@@ -179,7 +184,7 @@ impl Supervisor {
         let (ours, theirs) = Channel::pair().map_err(|fault| format!("log channel: {fault}"))?;
         let sent = match slot.role {
             Role::Spawn => child.channel.send(&ToSpawn::Log, &[theirs.as_fd()]),
-            Role::Worker | Role::Log | Role::Files | Role::Connect | Role::ConnectTcp | Role::Spool | Role::Parent => {
+            Role::Worker | Role::Log | Role::Files | Role::Connect | Role::ConnectTcp | Role::Spool | Role::Keys | Role::Parent => {
                 child.channel.send(&ToWorker::Log, &[theirs.as_fd()])
             }
         };

@@ -44,6 +44,7 @@ impl Supervisor {
             Received::Message(ToParent::MalformedFiles, _) if role == Role::Worker => self.condemn_files(place),
             Received::Message(ToParent::MalformedConnect, _) if role == Role::Worker => self.condemn_broker(place, Role::is_connect),
             Received::Message(ToParent::MalformedSpool, _) if role == Role::Worker => self.condemn_broker(place, Role::is_spool),
+            Received::Message(ToParent::MalformedKeys, _) if role == Role::Worker => self.condemn_keys(place),
             Received::Message(ToParent::Lost { lines, file, errno }, _) if role == Role::Log => {
                 self.lost_lines += u64::from(lines);
                 self.logs.report.line(Level::Error, &self.logs.loss(lines, file, errno));
@@ -69,6 +70,7 @@ impl Supervisor {
                 | ToParent::MalformedFiles
                 | ToParent::MalformedConnect
                 | ToParent::MalformedSpool
+                | ToParent::MalformedKeys
                 | ToParent::Lost { .. }
                 | ToParent::NoSyslog
                 | ToParent::Begun,

@@ -53,7 +53,7 @@ pub(super) struct LeftChild {
     pub(super) pid: i32,
     pub(super) channel: i32,
     /// Of a worker: what each `files`, `connect` and `spool` of its generation gets, and `spawn`.
-    pub(super) ends: Option<[i32; 4]>,
+    pub(super) ends: Option<[i32; 5]>,
     /// What `log` and the counters know it by.
     pub(super) log_number: u16,
 }
@@ -144,7 +144,8 @@ impl Legacy {
             let child =
                 Child { pid: left.pid, channel: Channel::from(copy(left.channel)?), started_ms: 0, state: State::Serving, dying: false };
             let taken = |number| copy(number).map(Channel::from);
-            let ends = left.ends.map(|[a, b, c, d]| Ok::<_, String>([taken(a)?, taken(b)?, taken(c)?, taken(d)?])).transpose()?;
+            let ends =
+                left.ends.map(|[a, b, c, d, e]| Ok::<_, String>([taken(a)?, taken(b)?, taken(c)?, taken(d)?, taken(e)?])).transpose()?;
             Ok(Found { role, child, log_number: left.log_number, ends: ends.map(Brokers::from) })
         });
         Ok(Inherited {

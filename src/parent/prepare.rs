@@ -120,9 +120,9 @@ pub(super) fn prepare(
     let watched = Watched::new(shown.into_iter().filter(|path| mounts.is_on_local_disk(path)), clock::monotonic_ms());
     let named = |(path, why): &(PathBuf, String)| format!("\"{}\": {why}", path.display());
     let tls = tls::load(&config, identity).map_err(|faults| faults.iter().map(named).collect::<Vec<_>>().join("\n"))?;
-    let warnings = tls.warnings.iter().cloned().chain(tls::expiring(&tls.ends));
-    warnings.for_each(|warning| logs.report.line(Level::Warning, &warning));
+    let warnings: Vec<String> = tls.warnings.iter().cloned().chain(tls::expiring(&tls.ends)).collect();
     let cells = Rc::new(Cells::new(&mut config, identity, numbers, tls)?);
+    warnings.into_iter().chain(cells.swappable()).for_each(|warning| logs.report.line(Level::Warning, &warning));
     Ok(Prepared {
         cells,
         listeners,

@@ -44,8 +44,8 @@ impl Slot {
 
     pub(super) fn name(&self) -> String {
         match self.role {
-            Role::Worker | Role::Files if self.generation <= 1 => format!("{} {}", self.role.name(), self.number),
-            Role::Worker | Role::Files => format!("{} {}, generation {}", self.role.name(), self.number, self.generation),
+            Role::Worker | Role::Files | Role::Keys if self.generation <= 1 => format!("{} {}", self.role.name(), self.number),
+            Role::Worker | Role::Files | Role::Keys => format!("{} {}, generation {}", self.role.name(), self.number, self.generation),
             Role::Connect | Role::ConnectTcp | Role::Spool if self.generation > 1 => {
                 format!("{}, generation {}", self.role.name(), self.generation)
             }

@@ -55,6 +55,7 @@ impl Supervisor {
         let why = match role {
             Role::Log => "sent malformed log lines",
             Role::Spool => "asked spool what it may not",
+            Role::Keys => "asked keys for what it may not have",
             Role::Connect | Role::ConnectTcp => "asked connect what it may not",
             Role::Files | Role::Worker | Role::Spawn | Role::Parent => "asked files what it may not",
         };
@@ -66,6 +67,13 @@ impl Supervisor {
     pub(super) fn condemn_files(&mut self, accuser: Place) -> Result<(), String> {
         let is_meant = |slot: &Slot| slot.generation == accuser.generation;
         self.condemn_all(Role::Files, is_meant, "or another of its generation sent malformed answers")
+    }
+
+    /// A worker says that its `keys` sent what it may not.
+    pub(super) fn condemn_keys(&mut self, accuser: Place) -> Result<(), String> {
+        let Some(number) = self.slot(accuser).map(|slot| slot.number) else { return Ok(()) };
+        let is_meant = |slot: &Slot| slot.generation == accuser.generation && slot.number == number;
+        self.condemn_all(Role::Keys, is_meant, "sent malformed answers")
     }
 
     /// A worker says that its `connect` or `spool` sent what it may not.

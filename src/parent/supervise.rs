@@ -244,7 +244,8 @@ impl Supervisor {
         let ends = if slot.role == Role::Worker { Some(Ends::pairs()?) } else { None };
         let birth = if generation.phase == Phase::Starting { Birth::First } else { Birth::Again };
         let slice = generation.cells.encode(slot.role, log_number, birth);
-        let child = self.nursery.start(slot.role, &slice, &slot.name(), ends.as_ref().map(|(ends, _)| ends))?;
+        let keys = generation.cells.key_files(slot.role);
+        let child = self.nursery.start(slot.role, &slice, &slot.name(), &keys, ends.as_ref().map(|(ends, _)| ends))?;
         self.poller.add(&child.channel, Interest::Input, place.token()).map_err(|fault| format!("epoll: {fault}"))?;
         slot.child = Some(child);
         slot.asked = 0;
@@ -397,7 +398,9 @@ impl Supervisor {
         for slot in &mut generation.slots {
             slot.next_start = None;
             let send = |child: &&Child| match slot.role {
-                Role::Files | Role::Connect | Role::ConnectTcp | Role::Spool => child.channel.send(&ToFiles::Stop, &[]).is_err(),
+                Role::Files | Role::Connect | Role::ConnectTcp | Role::Spool | Role::Keys => {
+                    child.channel.send(&ToFiles::Stop, &[]).is_err()
+                }
                 Role::Spawn => child.channel.send(&ToSpawn::Stop, &[]).is_err(),
                 Role::Worker | Role::Log | Role::Parent => child.channel.send(&message, &[]).is_err(),
             };

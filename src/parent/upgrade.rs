@@ -138,8 +138,9 @@ impl Supervisor {
                 if let Some(child) = child {
                     let channel = kept.keep(child.channel.as_fd())?;
                     let mut ends = None;
-                    if let Some([a, b, c, d]) = slot.ends.as_ref().map(Brokers::all) {
-                        ends = Some([kept.keep(a.as_fd())?, kept.keep(b.as_fd())?, kept.keep(c.as_fd())?, kept.keep(d.as_fd())?]);
+                    if let Some(all) = slot.ends.as_ref().map(Brokers::all) {
+                        let numbers = all.iter().map(|end| kept.keep(end.as_fd())).collect::<io::Result<Vec<i32>>>()?;
+                        ends = numbers.try_into().ok();
                     }
                     let (role, log_number) = (slot.role.name().to_owned(), slot.log_number);
                     children.push(LeftChild { role, pid: child.pid, channel, ends, log_number });

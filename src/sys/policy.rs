@@ -37,6 +37,8 @@ pub enum User {
     Root,
     /// The user of the service, never root.
     Service,
+    /// `anchorite-keys` where there is such a user, else that of the service.
+    Keys,
 }
 
 /// One thing granted, and why.
@@ -92,6 +94,7 @@ impl Policy {
             Role::Connect => &compiled::CONNECT,
             Role::ConnectTcp => &compiled::CONNECT_TCP,
             Role::Spool => &compiled::SPOOL,
+            Role::Keys => &compiled::KEYS,
             Role::Spawn => &compiled::SPAWN,
         }
     }
@@ -126,7 +129,7 @@ mod tests {
     #[test]
     fn executable_memory_is_granted_to_no_confined_role() {
         const PROT_EXEC: u64 = 4;
-        for role in [Role::Worker, Role::Log, Role::Files, Role::Connect, Role::ConnectTcp, Role::Spool] {
+        for role in [Role::Worker, Role::Log, Role::Files, Role::Connect, Role::ConnectTcp, Role::Spool, Role::Keys] {
             for call in Policy::of(role).allow.iter().filter(|call| ["mmap", "mprotect"].contains(&call.name)) {
                 assert!(call.arguments.iter().any(|a| a.index == 2 && a.mask & PROT_EXEC != 0 && a.value & PROT_EXEC == 0), "{call:?}");
             }

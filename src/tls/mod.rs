@@ -101,9 +101,6 @@ impl Loading {
         self.loaded.warnings.extend(chain.warnings.iter().map(|text| format!("certificate \"{shown}\": {text}")));
         self.loaded.ends.push((pair.certificate.clone(), chain.not_after));
         let private = if isolated {
-            let why =
-                "this version cannot keep keys in a process of their own: expected \"key_isolation = false\", and the worker to hold it";
-            self.faults.push((pair.key.clone(), why.to_owned()));
             None
         } else {
             let read = read_all(&file).and_then(|pem| private::read_der(&pem, &chain.public));
@@ -142,17 +139,19 @@ impl Loading {
 /// # Errors
 /// Says why not.
 pub fn read_all(file: &OwnedFd) -> Result<Zeroizing<Vec<u8>>, String> {
-    let size = file::stat(file).map_err(|fault| fault.to_string())?.size;
-    let length = usize::try_from(size).ok().filter(|length| *length <= FILE_MAX).ok_or("it is too large for certificates and keys")?;
-    let mut content = Zeroizing::new(vec![0; length]);
-    let mut read = 0;
-    while let Some(rest) = content.get_mut(read..).filter(|rest| !rest.is_empty()) {
-        match file::read_at(file, u64::try_from(read).unwrap_or(u64::MAX), rest).map_err(|fault| fault.to_string())? {
-            0 => return Err("it became shorter while it was read".to_owned()),
-            count => read += count,
+    // All at once: a buffer that grows leaves copies behind.
+    let mut content = Zeroizing::new(vec![0; FILE_MAX]);
+    let mut length = 0;
+    while let Some(rest) = content.get_mut(length..).filter(|rest| !rest.is_empty()) {
+        match file::read_at(file, u64::try_from(length).unwrap_or(u64::MAX), rest).map_err(|fault| fault.to_string())? {
+            0 => {
+                content.truncate(length);
+                return Ok(content);
+            }
+            count => length += count,
         }
     }
-    Ok(content)
+    Err("it is too large for certificates and keys".to_owned())
 }
 
 /// What is to be said of certificates that are over, or will be within [`EXPIRY_DAYS`]; `ends` as in [`Loaded`].
@@ -174,4 +173,4 @@ fn expiry(end: u64, now: u64) -> Option<String> {
 pub const EXPIRY_DAYS: u64 = 14;
 
 /// Bytes of a file: enough for every authority that browsers know, with comments.
-const FILE_MAX: usize = 4 << 20;
+const FILE_MAX: usize = 1 << 20;

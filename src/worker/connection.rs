@@ -266,7 +266,10 @@ impl Connection {
         }
         loop {
             let count = match self.transport.receive(buffer) {
-                Ok(0) => return Ok(self.refuse_rest(service, Status::BAD_REQUEST, "the client ended within a request")),
+                Ok(0) => {
+                    self.note_tls(service);
+                    return Ok(self.refuse_rest(service, Status::BAD_REQUEST, "the client ended within a request"));
+                }
                 Ok(count) => count,
                 Err(fault) if fault.kind() == io::ErrorKind::WouldBlock => return Ok(self.wait(service)),
                 Err(fault) if fault.kind() == io::ErrorKind::Interrupted => continue,

@@ -22,6 +22,7 @@ use super::spool::Spool;
 use super::state::{Fate, Waiting};
 use super::timer::Wheel;
 use super::tls::identity::Identities;
+use super::tls::signer::Keeper;
 use crate::config::WorkerSlice;
 use crate::ipc::birth::{self, Born};
 use crate::ipc::counters::{Counter, Gauge};
@@ -35,6 +36,7 @@ use std::collections::VecDeque;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 /// The worker, which exists only confined.
 struct Worker {
@@ -120,7 +122,8 @@ impl Worker {
         if let Some(channel) = backends.spool_channel() {
             poller.add(channel, Interest::Input, SPOOL)?;
         }
-        let identities = match Identities::new(&born.slice) {
+        let keeper = born.keys.map(|(channel, poller)| Keeper::new(channel, poller)).transpose()?;
+        let identities = match Identities::new(&born.slice, keeper.map(Arc::new)) {
             Ok(identities) => identities,
             Err(why) => {
                 let _ = born.parent.send(&ToParent::Failed { why }, &[]);
@@ -179,6 +182,7 @@ impl Worker {
                     token => self.wake(token),
                 }
             }
+            self.accuse_keys();
             self.sweep_backends();
             self.carry_on();
             self.sweep_backends();

@@ -23,6 +23,7 @@ fn user(policy: &Policy) -> &'static str {
     match policy.user {
         User::Root => "root, or whoever starts the service",
         User::Service => "the user of the service, never root",
+        User::Keys => "`anchorite-keys` where there is such a user, else the user of the service; never root",
     }
 }
 

@@ -10,7 +10,7 @@ use crate::worker::tls::link::News;
 use std::rc::Rc;
 
 impl Connection {
-    /// Notes what is known of TLS, once there is content.
+    /// Notes what is known of TLS, once there is content or the end.
     pub(super) fn note_tls(&mut self, service: &mut Service) {
         if self.visit.tls.is_none()
             && let Some(secured) = self.transport.secured()

@@ -21,6 +21,13 @@ impl Worker {
         }
     }
 
+    /// Tells the parent if `keys` sent what it may not.
+    pub(super) fn accuse_keys(&mut self) {
+        if self.service.place.identities.accuses_keys() {
+            let _ = self.parent.send(&ToParent::MalformedKeys, &[]);
+        }
+    }
+
     /// Wakes the clients whose backends have something new, and sees to the connections to backends.
     pub(super) fn sweep_backends(&mut self) {
         let now = self.service.clock.now;

@@ -3,6 +3,7 @@
 //! Runs in the worker. Made once, of what the parent read; nothing here opens a file.
 
 use super::choice::Choice;
+use super::signer::{Keeper, Remote};
 use super::tickets::{Bound, GROUP};
 use crate::config::{ClientAuth, Pair, SiteTls, TlsVersion, WorkerSlice};
 use crate::site::{Chosen, Door, Sites};
@@ -20,6 +21,7 @@ use std::sync::Arc;
 pub(in crate::worker) struct Identities {
     /// By the number of the site; `None`: it is not served over TLS.
     sites: Vec<Option<Identity>>,
+    keeper: Option<Arc<Keeper>>,
     /// Scratch space for what goes between a socket and `rustls`, of one connection at a time.
     pub(super) scratch: RefCell<Vec<u8>>,
 }
@@ -46,7 +48,7 @@ impl Identities {
     ///
     /// # Errors
     /// The site that cannot be served so, and why. The parent has looked at certificates and keys, so that this is not about them.
-    pub(in crate::worker) fn new(slice: &WorkerSlice) -> Result<Identities, String> {
+    pub(in crate::worker) fn new(slice: &WorkerSlice, keeper: Option<Arc<Keeper>>) -> Result<Identities, String> {
         let provider = Arc::new(aws_lc_rs::default_provider());
         let tickets = if slice.session_tickets && slice.tls.iter().any(Option::is_some) {
             Some(aws_lc_rs::Ticketer::new().map_err(|fault| format!("tickets: {fault}"))?)
@@ -56,10 +58,15 @@ impl Identities {
         let sites = slice.sites.iter().enumerate().map(|(number, site)| {
             let Some(tls) = slice.tls.get(number).and_then(Option::as_ref) else { return Ok(None) };
             let name = site.name.first().map_or("", String::as_str);
-            let identity = identity(tls, site.http2, &provider, tickets.as_ref());
+            let identity = identity(tls, site.http2, &provider, keeper.as_ref(), tickets.as_ref());
             identity.map(Some).map_err(|why| format!("site \"{name}\": tls: {why}"))
         });
-        Ok(Identities { sites: sites.collect::<Result<_, String>>()?, scratch: RefCell::default() })
+        Ok(Identities { sites: sites.collect::<Result<_, String>>()?, keeper, scratch: RefCell::default() })
+    }
+
+    /// Whether the parent is to be told that `keys` sent what it may not.
+    pub(in crate::worker) fn accuses_keys(&self) -> bool {
+        self.keeper.as_ref().is_some_and(|keeper| keeper.accuses())
     }
 
     /// Whether no site is served over TLS.
@@ -97,6 +104,7 @@ fn identity(
     tls: &SiteTls,
     http2: bool,
     provider: &Arc<CryptoProvider>,
+    keeper: Option<&Arc<Keeper>>,
     tickets: Option<&Arc<dyn ProducesTickets>>,
 ) -> Result<Identity, String> {
     let versions: &[_] = match tls.min_version {
@@ -119,7 +127,7 @@ fn identity(
     };
     let pairs = tls.pairs.iter().map(|pair| {
         let chain = pair.chain.iter().cloned().map(CertificateDer::from).collect();
-        Ok((pair.kind, Arc::new(CertifiedKey::new(chain, signing_key(pair, provider)?))))
+        Ok((pair.kind, Arc::new(CertifiedKey::new(chain, signing_key(pair, provider, keeper)?))))
     });
     let mut config = builder.with_cert_resolver(Arc::new(Choice::new(pairs.collect::<Result<_, String>>()?)));
     let protocols: &[&[u8]] = if http2 { &[b"h2", b"http/1.1", b"http/1.0"] } else { &[b"http/1.1", b"http/1.0"] };
@@ -136,8 +144,10 @@ fn identity(
 }
 
 /// What signs for a certificate.
-fn signing_key(pair: &Pair, provider: &CryptoProvider) -> Result<Arc<dyn SigningKey>, String> {
-    let private = pair.private.as_deref().ok_or("there is no key")?;
+fn signing_key(pair: &Pair, provider: &CryptoProvider, keeper: Option<&Arc<Keeper>>) -> Result<Arc<dyn SigningKey>, String> {
+    let Some(private) = pair.private.as_deref() else {
+        return Ok(Arc::new(Remote::new(keeper.ok_or("there is no key")?, pair)));
+    };
     let key = PrivateKeyDer::try_from(private).map_err(str::to_owned)?.clone_key();
     provider.key_provider.load_private_key(key).map_err(|fault| fault.to_string())
 }

@@ -161,7 +161,10 @@ impl Tls {
                 let count = match socket::receive(&self.socket, &mut scratch) {
                     Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
                     Err(fault) => {
+                        drop(scratch);
                         self.is_drained = fault.kind() == io::ErrorKind::WouldBlock;
+                        // What was kept before may have been a hello.
+                        self.answer(false)?;
                         return Err(fault);
                     }
                     Ok(count) => count,

@@ -8,4 +8,5 @@ mod choice;
 pub(super) mod holder;
 pub(super) mod identity;
 pub(super) mod link;
+pub(super) mod signer;
 mod tickets;

@@ -5,11 +5,11 @@
 use anchorite::config::{self, LogSlice, WorkerSlice};
 use anchorite::ipc::control::{self, Order};
 use anchorite::ipc::messages::{Message, ToLog, ToParent, ToWorker};
-use anchorite::ipc::run;
+use anchorite::ipc::{connect, disk, keys, run, spool};
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     let Some((kind, packet)) = data.split_first() else { return };
-    match kind % 7 {
+    match kind % 15 {
         0 => one_encoding::<ToWorker>(packet),
         1 => one_encoding::<ToLog>(packet),
         2 => one_encoding::<ToParent>(packet),
@@ -25,7 +25,15 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
         // Slices come from the parent alone, and yet must not bring a role down in any other way than by being refused.
         4 => drop(config::decode::<WorkerSlice>(packet)),
         5 => drop(config::decode::<LogSlice>(packet)),
-        _ => one_encoding::<run::Request>(packet),
+        6 => one_encoding::<run::Request>(packet),
+        7 => one_encoding::<keys::Request>(packet),
+        8 => one_encoding::<keys::Reply>(packet),
+        9 => one_encoding::<disk::Request>(packet),
+        10 => one_encoding::<disk::Reply>(packet),
+        11 => one_encoding::<spool::Request>(packet),
+        12 => one_encoding::<spool::Reply>(packet),
+        13 => one_encoding::<connect::Request>(packet),
+        _ => one_encoding::<connect::Reply>(packet),
     }
 });
 
