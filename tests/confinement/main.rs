@@ -64,6 +64,8 @@ mod files;
 #[cfg(target_arch = "x86_64")]
 mod hijacked;
 #[cfg(target_arch = "x86_64")]
+mod keys;
+#[cfg(target_arch = "x86_64")]
 mod messages;
 mod parent;
 mod proc_facts;

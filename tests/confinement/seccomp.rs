@@ -16,7 +16,7 @@ enum Verdict {
     Dies,
 }
 
-const CONFINED: [Role; 6] = [Role::Worker, Role::Log, Role::Files, Role::Connect, Role::ConnectTcp, Role::Spool];
+const CONFINED: [Role; 7] = [Role::Worker, Role::Log, Role::Files, Role::Connect, Role::ConnectTcp, Role::Spool, Role::Keys];
 const ZEROS: [u64; 6] = [0; 6];
 const ONES: [u64; 6] = [u64::MAX; 6];
 const X32: i64 = 0x4000_0000;
@@ -74,6 +74,11 @@ fn connect_tcp_every_number_that_is_in_no_rule_dies() {
 #[test]
 fn spool_every_number_that_is_in_no_rule_dies() {
     every_number(Role::Spool);
+}
+
+#[test]
+fn keys_every_number_that_is_in_no_rule_dies() {
+    every_number(Role::Keys);
 }
 
 #[test]

@@ -22,6 +22,9 @@ mod plain;
 #[path = "../support/http2.rs"]
 mod http2_frames;
 
+#[path = "../support/tls.rs"]
+mod tls_clients;
+
 mod access_log;
 mod applications;
 mod backend_names;
@@ -94,6 +97,9 @@ mod static_files;
 mod storms;
 mod surroundings;
 mod symlinks;
+mod tls;
+mod tls_attacks;
+mod tls_keys;
 mod upgrade;
 mod upgrades;
 mod user_reports;
