@@ -7,11 +7,17 @@ use std::path::{Component, Path, PathBuf};
 
 /// The absolute path of a directory that may be shown to a confined role; reported and `None` when it is not one.
 ///
-/// `/` is refused: a jail that shows the whole system is none.
+/// `/` is refused: a jail that shows the whole system is none. So are the directories in which the kernel shows itself, its processes and devices.
 pub(super) fn directory(text: &Text<'_>, faults: &mut Faults<'_>) -> Option<PathBuf> {
     let path = file(text, faults)?;
     if path == Path::new("/") {
         faults.report(text.at.clone(), format!("{} is the whole file system", quoted(text.value)), "expected a directory beneath \"/\"");
+        return None;
+    }
+    // Beneath /dev lies /dev/shm, which holds files.
+    if path.starts_with("/proc") || path.starts_with("/sys") || path == Path::new("/dev") {
+        let what = format!("{} is the kernel's, and would show processes and devices", quoted(text.value));
+        faults.report(text.at.clone(), what, "expected a directory of files");
         return None;
     }
     Some(path)

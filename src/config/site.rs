@@ -409,6 +409,12 @@ mod tests {
     fn a_root_is_a_directory_beneath_the_root_of_all() {
         for (root, said_of_it) in [
             ("\"/\"", "2:8: \"/\" is the whole file system, expected a directory beneath \"/\""),
+            (
+                "\"/proc/1/root\"",
+                "2:8: \"/proc/1/root\" is the kernel's, and would show processes and devices, expected a directory of files",
+            ),
+            ("\"/sys\"", "2:8: \"/sys\" is the kernel's, and would show processes and devices, expected a directory of files"),
+            ("\"//dev/\"", "2:8: \"//dev/\" is the kernel's, and would show processes and devices, expected a directory of files"),
             ("\"\"", "2:8: \"\" is not a path, expected a path"),
             ("\"/a/../..\"", "2:8: \"/a/../..\" has \"..\" after a name, expected \"..\" only at the beginning"),
             ("\"a\\u0000\"", "2:8: \"a\\0\" holds a NUL, expected a path"),
