@@ -68,11 +68,12 @@ pub fn head(facts: &Facts<'_>, relayed: &Relayed<'_>, out: &mut Vec<u8>) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// The protocol that a client asks to change to, if that can be asked of a backend: one, without a body, and not HTTP once more, which would be
-/// spoken past everything that is checked here ("h2c smuggling").
+/// The protocol that a client asks to change to, if that can be asked of a backend: one, without a body, not by HEAD, whose answer has no content
+/// that another protocol could be spoken in, and not HTTP once more, which would be spoken past everything that is checked here ("h2c smuggling").
 pub fn upgrade<'a>(facts: &Facts<'a>, is_http11: bool, framing: Framing) -> Option<&'a [u8]> {
     let names = |value: &[u8]| value.split(|byte| *byte == b',').any(|option| option.trim_ascii().eq_ignore_ascii_case(b"upgrade"));
-    if !is_http11 || framing != Framing::None || !facts.fields.any("connection", &mut |value| names(value)) {
+    let can_change = is_http11 && framing == Framing::None && facts.method != Method::Head;
+    if !can_change || !facts.fields.any("connection", &mut |value| names(value)) {
         return None;
     }
     let mut count = 0;
@@ -277,6 +278,8 @@ mod tests {
             let asked = asked("/", fields);
             assert_eq!(upgrade(&asked.facts(), is_http11, Framing::None), expected.map(str::as_bytes), "{fields:?}");
             assert_eq!(upgrade(&asked.facts(), is_http11, Framing::Length(1)), None);
+            let asked = Asked { method: Method::Head, method_name: "HEAD", ..asked };
+            assert_eq!(upgrade(&asked.facts(), is_http11, Framing::None), None);
         }
     }
 

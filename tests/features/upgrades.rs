@@ -53,6 +53,24 @@ fn bytes_go_both_ways_and_a_client_that_ends_its_side_hears_the_rest() {
     assert!(lines[0].contains("\"GET /ws HTTP/1.1\" 101 40 "), "{lines:?}");
 }
 
+/// There is no content in which another protocol could be spoken, and no connection to the backend may be left over.
+#[test]
+fn head_changes_to_no_protocol_whatever_the_backend_says() {
+    let root = Root::new();
+    let (backend, server) = service(&root, "max_connections = 1\nqueue = 0\nkeep = 0", |told| {
+        if told.value("X-Last").is_some() { vec![Step::Send("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n".into())] } else { echo(told) }
+    });
+    for _ in 0..3 {
+        let mut client = server.connect();
+        client.send(request("HEAD", "/ws", &ASK));
+        client.response("HEAD").must_be(&[502]);
+    }
+    assert!(backend.told.lock().unwrap().iter().all(|told| told.value("Upgrade").is_none()));
+    let mut client = server.connect();
+    client.send(request("GET", "/ws", &["X-Last: yes"]));
+    client.response("GET").must_be(&[200]);
+}
+
 /// Neither side reads faster than the other takes it, and nothing is lost.
 #[test]
 fn large_transfers_both_ways_at_once_are_byte_exact() {
