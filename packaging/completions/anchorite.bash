@@ -25,6 +25,9 @@ _anchorite() {
             anchorite,explain)
                 cmd="anchorite__subcmd__explain"
                 ;;
+            anchorite,password)
+                cmd="anchorite__subcmd__password"
+                ;;
             anchorite,policy)
                 cmd="anchorite__subcmd__policy"
                 ;;
@@ -65,7 +68,7 @@ _anchorite() {
 
     case "${cmd}" in
         anchorite)
-            opts="-h -V --help --version serve run check reload stop reopen status site explain audit policy"
+            opts="-h -V --help --version serve run check reload stop reopen status site password explain audit policy"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -137,6 +140,20 @@ _anchorite() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anchorite__subcmd__password)
+            opts="-h --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
                 *)
                     COMPREPLY=()
                     ;;

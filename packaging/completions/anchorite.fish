@@ -34,6 +34,7 @@ complete -c anchorite -n "__fish_anchorite_needs_command" -f -a "stop" -d 'Lets 
 complete -c anchorite -n "__fish_anchorite_needs_command" -f -a "reopen" -d 'Opens the log files again, after they were renamed'
 complete -c anchorite -n "__fish_anchorite_needs_command" -f -a "status" -d 'Prints the state of the service'
 complete -c anchorite -n "__fish_anchorite_needs_command" -f -a "site" -d 'Enables and disables the sites of sites-available'
+complete -c anchorite -n "__fish_anchorite_needs_command" -f -a "password" -d 'Adds a user to a password file, or changes the password of one; asks for it, or reads standard input'
 complete -c anchorite -n "__fish_anchorite_needs_command" -f -a "explain" -d 'Says why a URL is answered as it is: site, rules, files, permissions; offline'
 complete -c anchorite -n "__fish_anchorite_needs_command" -f -a "audit" -d 'Compares every running process of the service with the policy of its role'
 complete -c anchorite -n "__fish_anchorite_needs_command" -f -a "policy" -d 'Prints what a role may do, and why'
@@ -67,6 +68,7 @@ complete -c anchorite -n "__fish_anchorite_using_subcommand site; and __fish_see
 complete -c anchorite -n "__fish_anchorite_using_subcommand site; and __fish_seen_subcommand_from enable" -s h -l help -d 'Print help'
 complete -c anchorite -n "__fish_anchorite_using_subcommand site; and __fish_seen_subcommand_from disable" -s c -d 'The configuration file' -r -F
 complete -c anchorite -n "__fish_anchorite_using_subcommand site; and __fish_seen_subcommand_from disable" -s h -l help -d 'Print help'
+complete -c anchorite -n "__fish_anchorite_using_subcommand password" -s h -l help -d 'Print help'
 complete -c anchorite -n "__fish_anchorite_using_subcommand explain" -s c -d 'The configuration file' -r -F
 complete -c anchorite -n "__fish_anchorite_using_subcommand explain" -l method -r
 complete -c anchorite -n "__fish_anchorite_using_subcommand explain" -l client -d 'Who asks; "unix:" over a socket in the file system [default: 127.0.0.1, or whoever comes that way]' -r

@@ -24,6 +24,7 @@ mod audit;
 mod check;
 mod control;
 mod explain;
+mod password;
 mod policy;
 mod programs;
 mod run;
@@ -36,6 +37,7 @@ use crate::ipc::control::Order;
 use crate::role::Role;
 use crate::{broker, worker};
 use clap::{Parser, Subcommand};
+use std::ffi::OsString;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
@@ -109,6 +111,13 @@ enum Command {
         #[command(subcommand)]
         order: site::Order,
     },
+    /// Adds a user to a password file, or changes the password of one; asks for it, or reads standard input
+    Password {
+        /// The file; made if it is missing
+        file: PathBuf,
+        /// The name of the user
+        user: OsString,
+    },
     /// Says why a URL is answered as it is: site, rules, files, permissions; offline
     Explain {
         /// The URL, or a path for the default site
@@ -168,6 +177,7 @@ pub fn main() -> u8 {
         Command::Reopen { configuration } => control::main(&configuration.file, Order::Reopen),
         Command::Status { configuration, json } => control::main(&configuration.file, Order::Status { json }),
         Command::Site { configuration, order } => site::main(&configuration.file, &order),
+        Command::Password { file, user } => password::main(&file, &user),
         Command::Explain { url, configuration, method, client, headers, json } => {
             let question = explain::Question { url: &url, method: &method, client, headers: &headers, json };
             explain::main(&configuration.file, &question)

@@ -19,6 +19,7 @@ mod directory;
 mod document;
 mod dump;
 mod host_name;
+pub mod htpasswd;
 mod include;
 mod jail;
 mod limits;

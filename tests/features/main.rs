@@ -72,6 +72,7 @@ mod options_and_methods;
 mod overlapping;
 mod pages;
 mod parameters;
+mod password_command;
 mod paths;
 mod php;
 mod probes;
