@@ -9,8 +9,9 @@ pub(super) struct Patterns<'r> {
     /// `None`: the rule has no `path`, or a faulty one.
     pub(super) paths: Option<&'r [Text<'r>]>,
     pub(super) captures: &'r Captures,
-    /// Whether captures are groups of a regular expression.
-    pub(super) of_regex: bool,
+    /// Whether captures may be a part of a host: groups of a regular expression, whose writer says what may stand there, and what the star of
+    /// the site's name stands for, which is a part of one already.
+    pub(super) may_be_host: bool,
     /// Those that there are.
     pub(super) backends: &'r [Backend],
 }

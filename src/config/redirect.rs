@@ -10,7 +10,7 @@ pub(super) fn read(table: &Table<'_>, item: &Item<'_>, patterns: &Patterns<'_>, 
     let status = table.item("status", faults).map(|item| read_status(&item, faults));
     let text = item.text("where to, such as \"https://{host}{path}\"", faults)?;
     let to = template::read(&text, Purpose::Location, patterns.captures, faults)?;
-    if let Err((what, help)) = check_location(&to, patterns.of_regex) {
+    if let Err((what, help)) = check_location(&to, patterns.may_be_host) {
         faults.report(text.at, format!("{} {what}", quoted(text.value)), help);
         return None;
     }
@@ -33,7 +33,7 @@ fn read_status(item: &Item<'_>, faults: &mut Faults<'_>) -> Option<u16> {
 }
 
 /// A path of this host or a whole address, whose host no request can choose.
-fn check_location(to: &Template, of_regex: bool) -> Result<(), (&'static str, &'static str)> {
+fn check_location(to: &Template, may_be_host: bool) -> Result<(), (&'static str, &'static str)> {
     match to.parts.as_slice() {
         [Part::Literal(text), ..] if text.starts_with("//") || text.starts_with("/\\") => {
             Err(("is an address of another host", "expected \"https://\" before it, or one \"/\""))
@@ -43,13 +43,13 @@ fn check_location(to: &Template, of_regex: bool) -> Result<(), (&'static str, &'
         }
         [Part::Literal(text), ..] if text.starts_with('/') => Ok(()),
         [Part::Variable(Variable::Scheme), Part::Literal(text), rest @ ..] if text.starts_with("://") => {
-            check_authority(text.trim_start_matches("://"), rest, of_regex)
+            check_authority(text.trim_start_matches("://"), rest, may_be_host)
         }
         [Part::Literal(text), rest @ ..] => {
             let lower = text.to_ascii_lowercase();
             let scheme = ["https://", "http://"].into_iter().find(|scheme| lower.starts_with(scheme));
             match scheme.and_then(|scheme| text.get(scheme.len()..)) {
-                Some(authority) => check_authority(authority, rest, of_regex),
+                Some(authority) => check_authority(authority, rest, may_be_host),
                 None => Err(NO_LOCATION),
             }
         }
@@ -58,7 +58,7 @@ fn check_location(to: &Template, of_regex: bool) -> Result<(), (&'static str, &'
 }
 
 /// What stands between `://` and the path. `https://example.org{1}` with `.example.net` for the star is another host.
-fn check_authority(first: &str, rest: &[Part], of_regex: bool) -> Result<(), (&'static str, &'static str)> {
+fn check_authority(first: &str, rest: &[Part], may_be_host: bool) -> Result<(), (&'static str, &'static str)> {
     let ends = |text: &str| text.contains(['/', '?', '#']);
     if first.is_empty() && matches!(rest.first(), None | Some(Part::Query)) || first.starts_with(['/', '?', '#']) {
         return Err(("has no host", "expected one behind \"://\""));
@@ -72,8 +72,7 @@ fn check_authority(first: &str, rest: &[Part], of_regex: bool) -> Result<(), (&'
             Part::Variable(Variable::Path | Variable::Uri) if number > 0 || !first.is_empty() => return Ok(()),
             Part::Query => return Ok(()),
             Part::Literal(_) | Part::Variable(Variable::Host) => {}
-            // Who writes a regular expression says what may stand there.
-            Part::Capture(_) if of_regex => {}
+            Part::Capture(_) if may_be_host => {}
             Part::Capture(_) | Part::Variable(_) | Part::Header(_) => {
                 return Err(("would let a request choose the host", "expected a \"/\" behind the host"));
             }
@@ -113,6 +112,8 @@ mod tests {
             assert_eq!(said(&format!("path = \"/*\"\nredirect = \"{to}\"")), [""; 0], "{to}");
         }
         assert_eq!(said("regex = \"^/([a-z]+)\"\nredirect = \"https://{1}.example.org/\""), [""; 0]);
+        let moved = "[[site]]\nname = \"*.old.example\"\nroot = \"/srv\"\n[[site.rule]]\nredirect = \"https://{1}.new.example{uri}\"\n";
+        assert_eq!(told(moved), [""; 0]);
         let chosen = "would let a request choose the host, expected a \"/\" behind the host";
         let elsewhere = "is an address of another host, expected \"https://\" before it, or one \"/\"";
         let none = "is not where a redirect can lead, expected it to begin with \"/\", \"http://\", \"https://\" or \"{scheme}://\"";

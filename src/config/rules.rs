@@ -37,9 +37,10 @@ fn read_one(table: &Table<'_>, around: &mut Around<'_>, faults: &mut Faults<'_>)
     let (regex, groups) = read_regex(table, around.regexes, faults);
     let has_star = paths.iter().flatten().any(|text| text.value.contains('*'));
     let own = captures(&paths, regex.is_some(), groups);
-    let captures = if regex.is_none() && !has_star && around.of_name.count > 0 { &around.of_name } else { &own };
+    let of_name = regex.is_none() && !has_star && around.of_name.count > 0;
+    let captures = if of_name { &around.of_name } else { &own };
     let (backends, shown) = (around.backends, &mut *around.shown);
-    let patterns = Patterns { paths: paths.as_deref(), captures, of_regex: regex.is_some(), backends };
+    let patterns = Patterns { paths: paths.as_deref(), captures, may_be_host: of_name || regex.is_some(), backends };
     let act = act::read(table, &patterns, shown, faults);
     let (file, line) = faults.file_and_line(table.at.start);
     let place = RulePlace { file: file.to_string_lossy().into_owned(), line: u32::try_from(line).unwrap_or(u32::MAX) };
