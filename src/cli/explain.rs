@@ -15,6 +15,7 @@ use crate::site::Sites;
 use crate::site::explain::{Behind, Circumstances, explain};
 use crate::site::facts::{Facts, Origin, Scheme};
 use crate::site::origin;
+use crate::sys::clock;
 use eyes::Eyes;
 use std::net::IpAddr;
 use std::path::Path;
@@ -74,6 +75,7 @@ fn answer(file: &Path, question: &Question<'_>) -> Result<(String, bool), String
     let facts = Facts { request_id: b"{request_id}", time: b"{time}", ..Facts::of(&request, &path, asks) };
     let chain = origin::chain(&request, asks.client, is_proxy.then_some(way.client), trusted);
     let behind = Behind {
+        now: clock::unix_seconds(),
         chain: &chain,
         trusted: is_proxy,
         backends: &backends,
@@ -83,8 +85,13 @@ fn answer(file: &Path, question: &Question<'_>) -> Result<(String, bool), String
         resolve: &|path| eyes.resolve(path),
         not_listed: &|base, lookup| eyes.not_listed(base, lookup),
     };
-    let circumstances =
-        Circumstances { framing: request.framing, body_max: config.limits.body, wanted: Wanted::of(&request), mime: &config.mime };
+    let circumstances = Circumstances {
+        framing: request.framing,
+        body_max: config.limits.body,
+        wanted: Wanted::of(&request),
+        request: Some(&request),
+        mime: &config.mime,
+    };
     let explanation = explain(&sites, way.door, &facts, &circumstances, &behind, |base, lookup| eyes.look(base, lookup));
     let text = if question.json { explanation.json() } else { explanation.text() };
     Ok((text, explanation.is_answered()))

@@ -3,6 +3,7 @@
 //! Used by `anchorite explain`; does no I/O: whoever calls answers the look-ups.
 
 mod coding;
+mod condition;
 mod line;
 mod told;
 
@@ -80,17 +81,25 @@ pub fn explain(
         lines.push(Line::new("not_listed", format!("cannot list: {why}")).with("note", why));
         Outcome::Status(status)
     });
-    lines.push(outcome_line(sites, site, &plan, facts, outcome));
-    lines.extend(match (outcome, seen) {
-        (Outcome::File(()), Some(seen)) => coding::of_file((sites, site), &mut plan, facts, circumstances, seen, &mut look),
-        (Outcome::Listing, _) => coding::of_listing(site, &plan, circumstances),
-        _ => None,
+    let seen = seen.filter(|_| outcome == Outcome::File(()));
+    let sent = seen.map(|seen| coding::of_file((sites, site), &mut plan, facts, circumstances, seen, &mut look));
+    let condition = sent.as_ref().and_then(|sent| condition::of_file(circumstances, plan.changes(), sent, behind.now));
+    lines.push(outcome_line(sites, site, &plan, facts, outcome, condition));
+    lines.extend(match sent {
+        Some(sent) => sent.line,
+        None if outcome == Outcome::Listing => coding::of_listing(site, &plan, circumstances),
+        None => None,
     });
-    lines.extend(change_lines(&plan));
+    let status = condition.map_or(outcome.status(), |(status, _)| Some(status));
+    lines.extend(change_lines(&plan, status));
     if outcome == Outcome::Backend {
         lines.extend(told::lines((sites, site), &plan, facts, circumstances.framing, behind));
     }
-    lines.extend(error_page_line(sites, site, &mut plan, facts, outcome, look));
+    let outcome = condition.filter(|(status, _)| status.code() >= 400).map_or(outcome, |(status, _)| Outcome::Status(status));
+    // That a range cannot be had is said without a page.
+    if outcome != Outcome::Status(Status::RANGE_NOT_SATISFIABLE) {
+        lines.extend(error_page_line(sites, site, &mut plan, facts, outcome, look));
+    }
     Explanation { site: number, outcome, lines }
 }
 
@@ -126,6 +135,18 @@ impl Explanation {
 }
 
 impl<F> Outcome<F> {
+    /// That of the answer; `None`: a backend says it.
+    fn status(&self) -> Option<Status> {
+        match self {
+            Outcome::File(_) | Outcome::Listing | Outcome::Page(_) => Some(Status::OK),
+            Outcome::Redirect(status) | Outcome::Status(status) | Outcome::ErrorPage(status, _) | Outcome::Respond(status) => Some(*status),
+            Outcome::Source => Some(Status::FORBIDDEN),
+            Outcome::Allow => Some(Status::NO_CONTENT),
+            Outcome::MethodNotAllowed => Some(Status::METHOD_NOT_ALLOWED),
+            Outcome::Backend => None,
+        }
+    }
+
     fn without_file(self) -> Outcome<()> {
         match self {
             Outcome::File(_) => Outcome::File(()),
@@ -250,10 +271,20 @@ fn event_line(event: &Event, note: Option<String>, sites: &Sites, site: &Compile
     }
 }
 
-fn outcome_line(sites: &Sites, site: &Compiled, plan: &Plan, facts: &Facts<'_>, outcome: Outcome<()>) -> Line {
+fn outcome_line(
+    sites: &Sites,
+    site: &Compiled,
+    plan: &Plan,
+    facts: &Facts<'_>,
+    outcome: Outcome<()>,
+    condition: Option<(Status, &'static str)>,
+) -> Line {
     let file = full(sites, plan.lookup());
     let line = |text: String| Line::new("answer", format!("answers {text}"));
     let status = |status: Status| line(status.to_string()).number("status", status.code());
+    if let Some((code, why)) = condition {
+        return line(format!("{code}, of the file \"{}\": {why}", shown(&file))).number("status", code.code()).with("file", file);
+    }
     match outcome {
         Outcome::File(()) => line(format!("with the file \"{}\"", shown(&file))).number("status", 200u16).with("file", file),
         Outcome::Listing => {
@@ -342,11 +373,11 @@ fn error_page_line<F>(
     Some(Line::new("error_page", text).number("status", code.code()).with("file", file).truth("sent", sent))
 }
 
-fn change_lines(plan: &Plan) -> Vec<Line> {
+fn change_lines(plan: &Plan, status: Option<Status>) -> Vec<Line> {
     let changes = plan.changes();
+    let status = status.map_or_else(|| "{status}".to_owned(), |status| status.code().to_string());
     let header = |(name, value): &(std::sync::Arc<str>, std::sync::Arc<[u8]>)| {
-        // The answer is not made, so that its status is not known.
-        let value = value.split(|byte| *byte == STATUS).collect::<Vec<_>>().join(b"{status}".as_slice());
+        let value = value.split(|byte| *byte == STATUS).collect::<Vec<_>>().join(status.as_bytes());
         let text = match value.is_empty() {
             true => format!("removes header {name}"),
             false => format!("sets header {name}: {}", shown(&value)),
@@ -439,6 +470,7 @@ mod tests {
         let sites = Sites::new(vec![first, second]);
         let asked = Asked::get(target);
         let behind = Behind {
+            now: 0,
             backends: &[],
             server: None,
             software: b"",
@@ -448,9 +480,9 @@ mod tests {
             examine: &|_| Ok(0),
             not_listed: &|_, _| None,
         };
-        let circumstances = Circumstances { framing: Framing::None, body_max: 0, wanted: Wanted::PLAIN, mime: &[] };
+        let circumstances = Circumstances { framing: Framing::None, body_max: 0, wanted: Wanted::PLAIN, request: None, mime: &[] };
         explain(&sites, Door::default(), &asked.facts(), &circumstances, &behind, |base, lookup| match (base.path.to_str(), lookup.path) {
-            (Some("/icons"), b"x.png") => (Answer::File(Seen { size: 1, modified: 0 }), None),
+            (Some("/icons"), b"x.png") => (Answer::File(Seen { size: 1, modified: 0, modified_ns: 0 }), None),
             (Some("/icons"), b"no") => (Answer::Denied, Some("open \"/icons\": permission denied".into())),
             _ => (Answer::Missing, None),
         })

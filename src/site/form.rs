@@ -39,6 +39,12 @@ pub fn is_of(original_modified: i64, modified: i64, size: u64) -> bool {
     modified >= original_modified && size > 0
 }
 
+/// The entity tag of a file with its quotes: of what stands beside another, with its coding.
+pub fn tag(modified: i64, modified_ns: i64, size: u64, coding: Option<Coding>) -> Vec<u8> {
+    let (dash, coding) = coding.map_or(("", ""), |coding| ("-", coding.name()));
+    format!("\"{modified:x}.{modified_ns:x}-{size:x}{dash}{coding}\"").into_bytes()
+}
+
 /// What is sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Form<T> {

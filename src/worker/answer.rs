@@ -29,6 +29,7 @@ use crate::proto::range::{self, Range};
 use crate::proto::status::{Reject, Status};
 use crate::proto::target::{self, Path};
 use crate::site::facts::Facts;
+use crate::site::form;
 use crate::site::mime::{self, Gain};
 use crate::site::plan::{self, Outcome, Plan, Step};
 use crate::site::{Door, ResponseChanges, Sites};
@@ -399,7 +400,7 @@ impl Service {
             ahead: matches!(content, Content::Open(_)).then_some(ahead),
             content,
             stat,
-            etag: format!("\"{:x}.{:x}-{:x}\"", stat.modified, stat.modified_ns, stat.size).into_bytes(),
+            etag: form::tag(stat.modified, stat.modified_ns, stat.size, None),
             weak: false,
             modified: stat.modified.min(self.clock.unix),
             compresses: gain == Gain::Text,

@@ -183,7 +183,7 @@ impl Service {
         Some(Served {
             content,
             stat,
-            etag: format!("\"{:x}.{:x}-{:x}-{}\"", stat.modified, stat.modified_ns, stat.size, coding.name()).into_bytes(),
+            etag: form::tag(stat.modified, stat.modified_ns, stat.size, Some(coding)),
             modified: stat.modified.min(self.clock.unix),
             ..encoded(original, coding)
         })

@@ -113,6 +113,59 @@ fn the_server_and_the_explanation_agree() {
 }
 
 #[test]
+fn what_a_request_says_of_versions_and_parts_is_told() {
+    let root = Root::with_index();
+    let text = "some text that is long enough to be worth encoding\n".repeat(100);
+    root.file("page.html", &text);
+    root.file("beside.html", &text);
+    root.file("beside.html.gz", "not smaller, but there");
+    root.file("412.html", "my own");
+    let rules = "error_pages = { 412 = \"/412.html\", 416 = \"/412.html\" }\n[[site.rule]]\nheader = { X-Status = \"{status}\" }";
+    let server = Server::run(&Configuration::of(&root.path()).site_also(rules));
+    let tag = |target: &str, fields: &[&str]| {
+        let lines: String = fields.iter().map(|field| format!("{field}\r\n")).collect();
+        let answer = server.exchange(format!("GET {target} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n{lines}\r\n"), "GET");
+        answer.field("ETag").unwrap().to_owned()
+    };
+    let gzip = "Accept-Encoding: gzip";
+    let (plain, beside, made) = (tag("/page.html", &[]), tag("/beside.html", &[gzip]), tag("/page.html", &[gzip]));
+    assert!(made.starts_with("W/") && !beside.starts_with("W/") && beside.ends_with("-gzip\""), "{made} {beside}");
+    let none = |tag: &str| format!("If-None-Match: {tag}");
+    let only = |tag: &str| format!("If-Match: {tag}");
+    let past = "Sat, 01 Jan 2000 00:00:00 GMT";
+    let future = "Fri, 01 Jan 2100 00:00:00 GMT";
+    for (method, target, fields, status) in [
+        ("GET", "/page.html", vec![none(&plain)], 304),
+        ("HEAD", "/page.html", vec![none("*")], 304),
+        ("GET", "/page.html", vec![none("\"other\"")], 200),
+        ("GET", "/page.html", vec![none(&made), gzip.to_owned()], 304),
+        ("GET", "/page.html", vec![only(&plain)], 200),
+        ("GET", "/page.html", vec![only(&plain), gzip.to_owned()], 412),
+        ("GET", "/page.html", vec![only("\"other\"")], 412),
+        ("GET", "/beside.html", vec![none(&beside), gzip.to_owned()], 304),
+        ("GET", "/beside.html", vec![none(&beside)], 200),
+        ("GET", "/page.html", vec![format!("If-Modified-Since: {future}")], 304),
+        ("GET", "/page.html", vec![format!("If-Modified-Since: {past}")], 200),
+        ("GET", "/page.html", vec![format!("If-Unmodified-Since: {past}")], 412),
+        ("GET", "/page.html", vec!["Range: bytes=0-3".to_owned()], 206),
+        ("GET", "/page.html", vec!["Range: bytes=0-3,9-10".to_owned(), gzip.to_owned()], 206),
+        ("GET", "/beside.html", vec!["Range: bytes=0-3,9-10".to_owned(), gzip.to_owned()], 200),
+        ("GET", "/page.html", vec!["Range: bytes=999999-".to_owned()], 416),
+        ("GET", "/beside.html", vec!["Range: bytes=50-".to_owned(), gzip.to_owned()], 416),
+        ("HEAD", "/page.html", vec!["Range: bytes=0-3".to_owned()], 200),
+        ("GET", "/page.html", vec!["Range: bytes=0-3".to_owned(), "If-Range: \"other\"".to_owned()], 200),
+        ("GET", "/page.html", vec!["Range: bytes=0-3".to_owned(), format!("If-Range: {plain}")], 206),
+    ] {
+        let fields: Vec<&str> = fields.iter().map(String::as_str).collect();
+        both_say(&server, (method, "a", target, &fields, status));
+        let told = explained(&server, method, &format!("http://a{target}"), &fields);
+        let header = told.iter().find(|line| line["what"] == "header").unwrap();
+        assert_eq!(header["value"], status.to_string(), "{told:?}");
+        assert_eq!(told.iter().any(|line| line["what"] == "error_page"), status == 412, "{told:?}");
+    }
+}
+
+#[test]
 fn a_bad_target_is_explained_with_its_status() {
     let root = Root::with_index();
     let server = Server::run(&Configuration::of(&root.path()));

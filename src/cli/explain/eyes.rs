@@ -95,7 +95,10 @@ impl Eyes {
             // A directory may be opened, though nothing in it.
             Found::File(_) | Found::Directory if withheld == Some(Answer::Missing) => (Answer::Missing, Some(not_shown(base, lookup))),
             Found::File(_) if withheld.is_some() => (Answer::Denied, Some(not_shown(base, lookup))),
-            Found::File(opened) => (Answer::File(Seen { size: opened.stat.size, modified: opened.stat.modified }), None),
+            Found::File(opened) => {
+                let stat = opened.stat;
+                (Answer::File(Seen { size: stat.size, modified: stat.modified, modified_ns: stat.modified_ns }), None)
+            }
             Found::Directory => (Answer::Directory, None),
             Found::Unfollowed(link) => (Answer::Missing, Some(self.told(root, base, lookup, link))),
             // One that leads nowhere is not what the policy refuses.

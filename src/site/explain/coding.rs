@@ -12,7 +12,18 @@ use crate::site::plan::{Answer, Plan};
 use crate::site::{Compiled, Sites};
 use std::os::unix::ffi::OsStrExt;
 
-/// What is said of a file; nothing, where no other form could be sent.
+/// The form of a file that is sent.
+pub(super) struct Sent {
+    /// What is said of it; nothing, where no other form could be sent.
+    pub(super) line: Option<Line>,
+    /// The file that it is or is made of.
+    pub(super) seen: Seen,
+    /// That of what stands beside the file and is sent in its place.
+    pub(super) beside: Option<Coding>,
+    pub(super) is_made: bool,
+}
+
+/// Which form is sent.
 pub(super) fn of_file(
     (sites, site): (&Sites, &Compiled),
     plan: &mut Plan,
@@ -20,26 +31,28 @@ pub(super) fn of_file(
     circumstances: &Circumstances<'_>,
     seen: Seen,
     look: impl FnMut(&Base, Lookup<'_>) -> (Answer<Seen>, Option<String>),
-) -> Option<Line> {
-    let codings = codings(site, plan)?;
+) -> Sent {
+    let itself = |line: Option<Line>| Sent { line, seen, beside: None, is_made: false };
+    let Some(codings) = codings(site, plan) else { return itself(None) };
     let there = beside((sites, site), plan, facts, circumstances, seen, &codings, look);
     let is_made =
         gain(sites, site, plan, circumstances).is_some_and(|gain| form::is_made(gain, seen.size)) && facts.fields.first("range").is_none();
     if there.is_empty() && !is_made {
-        return None;
+        return itself(None);
     }
     let made = codings.into_iter().filter(|_| is_made);
-    Some(match form::choose(&circumstances.wanted, there, made) {
+    match form::choose(&circumstances.wanted, there, made) {
         Form::Itself => {
-            Line::new("coding", "sends it as it is: the client wants none of its codings".to_owned()).with("coding", "identity")
+            let text = "sends it as it is: the client wants none of its codings";
+            itself(Some(Line::new("coding", text.to_owned()).with("coding", "identity")))
         }
-        Form::Beside(coding, file) => {
-            Line::new("coding", format!("sends it with Content-Encoding: {}, from \"{}\"", coding.name(), shown(&file)))
-                .with("coding", coding.name())
-                .with("file", file)
+        Form::Beside(coding, (file, seen)) => {
+            let text = format!("sends it with Content-Encoding: {}, from \"{}\"", coding.name(), shown(&file));
+            let line = Line::new("coding", text).with("coding", coding.name()).with("file", file);
+            Sent { line: Some(line), seen, beside: Some(coding), is_made: false }
         }
-        Form::Made(coding) => of_what_is_made(coding),
-    })
+        Form::Made(coding) => Sent { is_made: true, ..itself(Some(of_what_is_made(coding))) },
+    }
 }
 
 /// What is said of a list.
@@ -75,7 +88,7 @@ fn beside(
     seen: Seen,
     codings: &[Coding],
     mut look: impl FnMut(&Base, Lookup<'_>) -> (Answer<Seen>, Option<String>),
-) -> Vec<(Coding, u64, Vec<u8>)> {
+) -> Vec<(Coding, u64, (Vec<u8>, Seen))> {
     let (root, path) = (plan.lookup().root, plan.lookup().path.to_vec());
     let Some(base) = sites.directories().get(root.0).filter(|_| !path.is_empty()) else { return Vec::new() };
     if matches!(gain(sites, site, plan, circumstances), None | Some(Gain::None)) {
@@ -90,7 +103,8 @@ fn beside(
         if let (Answer::File(sibling), _) = look(base, Lookup { root, path: &path })
             && form::is_of(seen.modified, sibling.modified, sibling.size)
         {
-            forms.push((*coding, sibling.size, base.path.join(std::ffi::OsStr::from_bytes(&path)).into_os_string().into_encoded_bytes()));
+            let file = base.path.join(std::ffi::OsStr::from_bytes(&path)).into_os_string().into_encoded_bytes();
+            forms.push((*coding, sibling.size, (file, sibling)));
         }
     }
     forms

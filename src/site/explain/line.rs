@@ -4,7 +4,7 @@
 
 use crate::config::Backend;
 use crate::proto::coding::Wanted;
-use crate::proto::head::Framing;
+use crate::proto::head::{Framing, Request};
 use crate::proto::status::Status;
 use crate::site::lookup::{Base, Lookup};
 use crate::site::{Compiled, Sites, log_format};
@@ -21,6 +21,8 @@ pub struct Circumstances<'a> {
     pub body_max: u64,
     /// What it accepts.
     pub wanted: Wanted,
+    /// The request itself, for what it says of parts and of versions that its sender has; `None`: it says nothing of them.
+    pub request: Option<&'a Request<'a, 'a>>,
     /// Media types of the configuration.
     pub mime: &'a [(String, String)],
 }
@@ -37,6 +39,8 @@ pub struct Behind<'a> {
     pub resolve: &'a dyn Fn(&Path) -> PathBuf,
     /// The user id that a CGI program runs as, or why it does not run.
     pub examine: &'a dyn Fn(&Path) -> Result<u32, String>,
+    /// The time, in seconds since the epoch.
+    pub now: i64,
     /// Whether a directory cannot be listed: what is answered then, and why.
     pub not_listed: &'a NotListed<'a>,
 }
@@ -49,8 +53,9 @@ pub type NotListed<'a> = dyn Fn(&Base, Lookup<'_>) -> Option<(Status, String)> +
 pub struct Seen {
     /// Bytes.
     pub size: u64,
-    /// Seconds since the epoch.
+    /// Seconds since the epoch, and nanoseconds beyond.
     pub modified: i64,
+    pub modified_ns: i64,
 }
 
 /// One thing told: for people, and for programs.
