@@ -16,7 +16,7 @@ use crate::sys::privilege::{self, Identity};
 use std::cell::OnceCell;
 use std::collections::HashSet;
 use std::net::Ipv4Addr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// A text for each.
 pub(super) fn find(config: &Config, identity: Identity) -> Vec<String> {
@@ -31,6 +31,9 @@ pub(super) fn find(config: &Config, identity: Identity) -> Vec<String> {
     for (number, site) in config.sites.iter().enumerate().filter(|(_, site)| site.root_rest.parts.is_empty()) {
         error_pages(site, identity, |status| is_source(sites(), number, status), &mut found);
         found.extend(unreachable_rules(site));
+        if site.rules.iter().any(|rule| matches!(rule.act, Some(Act::Backend(_)))) {
+            unsent_sources(sites(), number, &mut left, &mut found);
+        }
         if roots.insert(&site.root) {
             let served = |name: &[u8]| {
                 let sites = sites();
@@ -71,16 +74,8 @@ fn is_served(sites: &Sites, number: usize, name: &[u8]) -> bool {
     let mut target = b"/".to_vec();
     target::encode(name, &mut target);
     let served = |facts: &Facts<'_>| {
-        let (site, mut plan) = (sites.compiled(number), Plan::default());
-        let mut step = plan.begin(site, facts);
-        loop {
-            match step {
-                Step::Ask => step = plan.resume(site, facts, Answer::File(())),
-                Step::Done(outcome) => {
-                    return matches!(outcome, Outcome::File(())) && plan.lookup() == Lookup { root: RootRef(number), path: name };
-                }
-            }
-        }
+        let (outcome, plan) = outcome(sites, number, facts);
+        matches!(outcome, Outcome::File(())) && plan.lookup() == Lookup { root: RootRef(number), path: name }
     };
     of_request(&target, served).unwrap_or(true)
 }
@@ -91,6 +86,82 @@ fn is_source(sites: &Sites, number: usize, status: u16) -> bool {
         Status::of(status).is_none_or(|status| Plan::default().begin_error_page::<()>(sites.compiled(number), facts, status).is_some())
     };
     of_request(b"/", is_looked_for) == Some(false)
+}
+
+/// Scripts that lie where files are served and that no rule runs: the first in each such directory, or in the directories in it.
+fn unsent_sources(sites: &Sites, number: usize, left: &mut usize, found: &mut Vec<String>) {
+    let site = sites.get(number);
+    let mut places: Vec<(&Path, Vec<u8>)> = vec![(&site.root, b"/".to_vec())];
+    for rule in &site.rules {
+        match &rule.act {
+            Some(Act::Root(directory)) if directory.rest.parts.is_empty() => places.push((&directory.base, b"/".to_vec())),
+            Some(Act::Alias(directory)) if directory.rest.parts.is_empty() => {
+                let stems = rule.matchers.path.iter().filter_map(|path| path.strip_suffix('*')).filter(|stem| !stem.contains('*'));
+                places.extend(stems.map(|stem| (directory.base.as_path(), stem.as_bytes().to_vec())));
+            }
+            _ => {}
+        }
+    }
+    places.sort();
+    places.dedup();
+    for (directory, stem) in places {
+        let is_unsent = |path: &[u8]| is_script(path) && ends_as_source(sites, number, directory, &stem, path);
+        if let Some(script) = first_beneath(directory, is_unsent, left) {
+            let text = format!("\"{}\" is the source of a script, and no rule of its site runs it: clients get 403", script.display());
+            if !found.contains(&text) {
+                found.push(text);
+            }
+        }
+    }
+}
+
+/// The first file in a directory, or in the directories in it, whose path beneath it is so.
+fn first_beneath(directory: &Path, mut is_so: impl FnMut(&[u8]) -> bool, left: &mut usize) -> Option<PathBuf> {
+    let entries = |path: &Path| std::fs::read_dir(path).into_iter().flatten().flatten();
+    for entry in entries(directory) {
+        *left = left.checked_sub(1)?;
+        let name = entry.file_name();
+        match entry.file_type() {
+            Ok(kind) if kind.is_dir() => {
+                for inner in entries(&entry.path()) {
+                    *left = left.checked_sub(1)?;
+                    let path = [name.as_encoded_bytes(), b"/", inner.file_name().as_encoded_bytes()].concat();
+                    if inner.file_type().is_ok_and(|kind| kind.is_file()) && is_so(&path) {
+                        return Some(inner.path());
+                    }
+                }
+            }
+            Ok(kind) if kind.is_file() && is_so(name.as_encoded_bytes()) => return Some(entry.path()),
+            Ok(_) | Err(_) => {}
+        }
+    }
+    None
+}
+
+/// Whether a request for what lies beneath a directory is answered 403, since it is the source of a script.
+fn ends_as_source(sites: &Sites, number: usize, directory: &Path, stem: &[u8], path: &[u8]) -> bool {
+    let mut target = Vec::new();
+    target::encode(stem, &mut target);
+    target::encode(path, &mut target);
+    let ends = |facts: &Facts<'_>| {
+        let (outcome, plan) = outcome(sites, number, facts);
+        let lookup = plan.lookup();
+        let is_there = sites.directories().get(lookup.root.0).is_some_and(|base| base.path == directory) && lookup.path == path;
+        matches!(outcome, Outcome::Source) && is_there
+    };
+    of_request(&target, ends) == Some(true)
+}
+
+/// What comes of a request where every file is there.
+fn outcome(sites: &Sites, number: usize, facts: &Facts<'_>) -> (Outcome<()>, Plan) {
+    let (site, mut plan) = (sites.compiled(number), Plan::default());
+    let mut step = plan.begin(site, facts);
+    loop {
+        match step {
+            Step::Ask => step = plan.resume(site, facts, Answer::File(())),
+            Step::Done(outcome) => return (outcome, plan),
+        }
+    }
 }
 
 /// What is so of a request of a client of the network; `None`: there can be no such request.
@@ -203,6 +274,31 @@ mod tests {
         let warnings = found(rules, root.path());
         let told = warnings.iter().filter(|line| line.contains("the page for")).collect::<Vec<_>>();
         assert!(told.len() == 1 && told[0].contains("the page for 404") && told[0].contains("source of a script"), "{warnings:?}");
+    }
+
+    #[test]
+    fn a_script_that_no_rule_runs_is_told_where_it_lies() {
+        let root = tempfile::tempdir().unwrap();
+        let other = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(root.path().join("up")).unwrap();
+        std::fs::write(root.path().join("index.php"), "").unwrap();
+        std::fs::write(root.path().join("up/x y.php"), "").unwrap();
+        std::fs::write(other.path().join("z.php"), "").unwrap();
+        let backend = "[backend.b]\ntype = \"http\"\naddress = [\"127.0.0.1:1\"]\n";
+        let run = "[[site.rule]]\npath = \"*.php\"\nbackend = \"b\"\n";
+        let told = |rules: String| {
+            let warnings = found(&format!("{rules}{backend}"), root.path());
+            warnings.into_iter().filter(|line| line.contains("is the source of a script")).collect::<Vec<_>>()
+        };
+        assert_eq!(told(run.to_owned()), [""; 0]);
+        let up = format!("[[site.rule]]\npath = \"/up/*\"\nroot = {:?}\n", root.path());
+        let warnings = told(format!("{up}{run}"));
+        assert!(warnings.len() == 1 && warnings[0].contains("up/x y.php\" is"), "{warnings:?}");
+        let alias = format!("[[site.rule]]\npath = [\"/o/*\", \"/p/*\"]\nalias = {:?}\n", other.path());
+        let warnings = told(format!("{alias}{run}"));
+        assert!(warnings.len() == 1 && warnings[0].contains("z.php\" is"), "{warnings:?}");
+        assert_eq!(told(format!("{run}{up}{alias}")), [""; 0]);
+        assert_eq!(told(format!("[[site.rule]]\npath = \"/up/*\"\ndeny = \"0.0.0.0/0\"\n{up}{run}")), [""; 0]);
     }
 
     #[test]
