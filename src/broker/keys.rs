@@ -5,7 +5,7 @@
 //! signature of anything that is not shaped like what a server signs in a handshake. There is one of these for each worker, so that a worker
 //! that asks without end keeps nobody else waiting. A request that no worker in its senses sends ends its sender.
 
-use crate::config::KeysSlice;
+use crate::config::{KeysSlice, TicketSource};
 use crate::ipc::birth::{self, Born};
 use crate::ipc::keys::{Reply, Request};
 use crate::ipc::messages::{Message, ToParent};
@@ -14,13 +14,14 @@ use crate::role::Role;
 use crate::sys::epoll::Interest;
 use crate::sys::privilege::Identity;
 use crate::sys::{clock, memory, socket};
-use crate::tls::{self, private, shape};
+use crate::tls::{self, private, shape, tickets};
 use rustls::SignatureScheme;
 use rustls::crypto::aws_lc_rs::default_provider;
 use rustls::sign::SigningKey;
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
+use zeroize::Zeroizing;
 
 /// Runs the role until the parent stops it; the exit status.
 pub fn run() -> u8 {
@@ -34,6 +35,7 @@ struct Keys {
     senders: BTreeMap<u64, Sender>,
     next_token: u64,
     stopping: bool,
+    tickets: Option<tickets::Keys>,
     /// Signatures that may still be made in the second that began then.
     left: u32,
     second: u64,
@@ -54,8 +56,8 @@ struct Malformed;
 
 impl Keys {
     fn new(born: Born<KeysSlice>) -> io::Result<Keys> {
-        let keys = match read(&born.slice) {
-            Ok(keys) => keys,
+        let (keys, tickets) = match read(&born.slice) {
+            Ok(read) => read,
             Err(why) => {
                 born.parent.send(&ToParent::Failed { why }, &[])?;
                 return Err(io::ErrorKind::InvalidData.into());
@@ -64,7 +66,7 @@ impl Keys {
         born.poller.add(&born.parent, Interest::Input, PARENT)?;
         birth::report_ready(&born.parent, &born.confined)?;
         let buffer = vec![0; Request::LENGTH_MAX + 1];
-        Ok(Keys { born, keys, senders: BTreeMap::new(), next_token: PARENT + 1, stopping: false, left: 0, second: 0, buffer })
+        Ok(Keys { born, keys, tickets, senders: BTreeMap::new(), next_token: PARENT + 1, stopping: false, left: 0, second: 0, buffer })
     }
 
     /// The loop. Ends when the parent is gone, or after [`Stop`](crate::ipc::messages::ToFiles::Stop) when every channel has ended.
@@ -122,6 +124,15 @@ impl Keys {
     fn carry_out(&mut self, request: Request) -> Result<Reply, Malformed> {
         let (id, key, scheme, message) = match request {
             Request::Probe { id } => return Ok(Reply::Present { id }),
+            Request::Seal { id, plain } => {
+                let plain = Zeroizing::new(plain);
+                let ticket = self.tickets.as_mut().ok_or(Malformed)?.seal(&plain, tls::this_hour());
+                return Ok(ticket.map_or(Reply::Refused { id }, |ticket| Reply::Sealed { id, ticket }));
+            }
+            Request::Open { id, ticket } => {
+                let plain = self.tickets.as_mut().ok_or(Malformed)?.open(&ticket, tls::this_hour());
+                return Ok(plain.map_or(Reply::Refused { id }, |plain| Reply::Opened { id, plain: plain.to_vec() }));
+            }
             Request::Sign { id, key, scheme, message } => (id, key, SignatureScheme::from(scheme), message),
         };
         let key = self.keys.get(usize::from(key)).and_then(Option::as_ref).ok_or(Malformed)?;
@@ -159,8 +170,11 @@ fn may_sign(scheme: SignatureScheme, message: &[u8]) -> bool {
     (shape::is_certificate_verify(message) && !is_old) || shape::is_server_key_exchange(message)
 }
 
+/// Private keys by their numbers, and those of tickets.
+type All = (Vec<Option<Arc<dyn SigningKey>>>, Option<tickets::Keys>);
+
 /// Reads every key from the descriptors that the parent placed, which are closed, and makes sure that it is that of its certificate.
-fn read(slice: &KeysSlice) -> Result<Vec<Option<Arc<dyn SigningKey>>>, String> {
+fn read(slice: &KeysSlice) -> Result<All, String> {
     let mut number = birth::FIRST_KEY;
     let mut keys = Vec::new();
     for key in &slice.keys {
@@ -174,7 +188,15 @@ fn read(slice: &KeysSlice) -> Result<Vec<Option<Arc<dyn SigningKey>>>, String> {
             None => None,
         });
     }
-    Ok(keys)
+    let tickets = slice.tickets.as_ref().map(|source| match source {
+        TicketSource::Made { .. } => tickets::Keys::new(source, None, tls::this_hour()),
+        TicketSource::File(path) => {
+            let why = |why: String| format!("\"{path}\": {why}");
+            let file = socket::inherited(number).map_err(|fault| why(fault.to_string()))?;
+            tls::read_all(&file).and_then(|content| tickets::Keys::new(source, Some(&content), tls::this_hour())).map_err(why)
+        }
+    });
+    Ok((keys, tickets.transpose()?))
 }
 
 /// Token of the parent's channel.

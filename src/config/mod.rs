@@ -76,7 +76,10 @@ pub use rule::{
 };
 pub use scope::{RunRoot, Scope, run_roots};
 pub use setting::{Setting, diagnose, diagnose_placed};
-pub use slice::{ConnectSlice, FilesSlice, KeySlice, KeysSlice, LogSlice, SliceError, SpoolSlice, Target, WorkerSlice, decode, encode};
+pub use slice::{
+    ConnectSlice, FilesSlice, KeySlice, KeysSlice, LogSlice, Secret, SliceError, SpoolSlice, Target, TicketSource, WorkerSlice, decode,
+    encode,
+};
 pub use spawn::{Program, Spawn, SpawnSlice};
 pub use tls::{ClientAuth, KeyKind, Pair, PairFiles, SiteTls, Tls, TlsFiles, TlsSettings, TlsVersion};
 

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use zeroize::Zeroize;
 
 /// What a worker needs to know of the configuration.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -74,6 +75,33 @@ pub struct SpoolSlice {
 pub struct KeysSlice {
     /// By their numbers; `None`: the workers hold it themselves. The parent places the file of each of the others.
     pub keys: Vec<Option<KeySlice>>,
+    /// `None`: there are no tickets.
+    pub tickets: Option<TicketSource>,
+}
+
+/// Where the keys of tickets come from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum TicketSource {
+    /// The secret of an hour, in hours since 1970; those of later hours follow from it.
+    Made { hour: u64, secret: Secret },
+    /// A file that several machines share, which the parent places behind the keys; what the configuration calls it.
+    File(String),
+}
+
+/// Bytes that are overwritten when they are dropped, and not shown.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Secret(pub [u8; 32]);
+
+impl Drop for Secret {
+    fn drop(&mut self) {
+        self.0.zeroize();
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a secret")
+    }
 }
 
 impl KeysSlice {

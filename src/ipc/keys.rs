@@ -11,6 +11,10 @@ pub enum Request {
     Sign { id: u32, key: u16, scheme: u16, message: Vec<u8> },
     /// Say that you are there.
     Probe { id: u32 },
+    /// Make a ticket of this, for a client that is to go on with it later.
+    Seal { id: u32, plain: Vec<u8> },
+    /// Say what a ticket was made of.
+    Open { id: u32, ticket: Vec<u8> },
 }
 
 /// From `keys` to `worker`.
@@ -18,33 +22,45 @@ pub enum Request {
 pub enum Reply {
     /// The signature.
     Signed { id: u32, signature: Vec<u8> },
-    /// It was asked too often, or the key cannot do that.
+    /// It was asked too often, the key cannot do that, or the ticket is none, or one that is over.
     Refused { id: u32 },
     /// It is there.
     Present { id: u32 },
+    /// The ticket.
+    Sealed { id: u32, ticket: Vec<u8> },
+    /// What it was made of.
+    Opened { id: u32, plain: Vec<u8> },
 }
 
 /// Bytes of a message that is signed: more than either shape has.
 pub const MESSAGE_MAX: usize = 256;
+/// Bytes of what a ticket is made of, the chain of a client's certificates included, or nothing is remembered.
+pub const PLAIN_MAX: usize = 8 * 1024;
+/// Bytes of a ticket: more than sealing adds.
+pub const TICKET_MAX: usize = PLAIN_MAX + 64;
 /// Bytes of a signature: of a key of RSA with 16,384 bits.
 pub const SIGNATURE_MAX: usize = 2048;
 
 impl Request {
     pub fn id(&self) -> u32 {
-        let (Request::Sign { id, .. } | Request::Probe { id }) = self;
+        let (Request::Sign { id, .. } | Request::Probe { id } | Request::Seal { id, .. } | Request::Open { id, .. }) = self;
         *id
     }
 }
 
 impl Reply {
     pub fn id(&self) -> u32 {
-        let (Reply::Signed { id, .. } | Reply::Refused { id } | Reply::Present { id }) = self;
+        let (Reply::Signed { id, .. }
+        | Reply::Refused { id }
+        | Reply::Present { id }
+        | Reply::Sealed { id, .. }
+        | Reply::Opened { id, .. }) = self;
         *id
     }
 }
 
 impl Message for Request {
-    const LENGTH_MAX: usize = 1 + 4 + 2 + 2 + MESSAGE_MAX;
+    const LENGTH_MAX: usize = 1 + 4 + TICKET_MAX;
 
     fn encode(&self, packet: &mut Vec<u8>) {
         match self {
@@ -59,6 +75,16 @@ impl Message for Request {
                 packet.push(2);
                 packet.extend(id.to_le_bytes());
             }
+            Request::Seal { id, plain } => {
+                packet.push(3);
+                packet.extend(id.to_le_bytes());
+                packet.extend_from_slice(plain);
+            }
+            Request::Open { id, ticket } => {
+                packet.push(4);
+                packet.extend(id.to_le_bytes());
+                packet.extend_from_slice(ticket);
+            }
         }
     }
 
@@ -71,6 +97,8 @@ impl Message for Request {
                 Some(Request::Sign { id, key, scheme, message: message.to_vec() })
             }
             (2, []) => Some(Request::Probe { id }),
+            (3, plain) if (1..=PLAIN_MAX).contains(&plain.len()) => Some(Request::Seal { id, plain: plain.to_vec() }),
+            (4, ticket) if (1..=TICKET_MAX).contains(&ticket.len()) => Some(Request::Open { id, ticket: ticket.to_vec() }),
             _ => None,
         }
     }
@@ -81,7 +109,7 @@ impl Message for Request {
 }
 
 impl Message for Reply {
-    const LENGTH_MAX: usize = 1 + 4 + SIGNATURE_MAX;
+    const LENGTH_MAX: usize = 1 + 4 + TICKET_MAX;
 
     fn encode(&self, packet: &mut Vec<u8>) {
         match self {
@@ -98,6 +126,16 @@ impl Message for Reply {
                 packet.push(3);
                 packet.extend(id.to_le_bytes());
             }
+            Reply::Sealed { id, ticket } => {
+                packet.push(4);
+                packet.extend(id.to_le_bytes());
+                packet.extend_from_slice(ticket);
+            }
+            Reply::Opened { id, plain } => {
+                packet.push(5);
+                packet.extend(id.to_le_bytes());
+                packet.extend_from_slice(plain);
+            }
         }
     }
 
@@ -108,6 +146,8 @@ impl Message for Reply {
             (1, signature) if (1..=SIGNATURE_MAX).contains(&signature.len()) => Some(Reply::Signed { id, signature: signature.to_vec() }),
             (2, []) => Some(Reply::Refused { id }),
             (3, []) => Some(Reply::Present { id }),
+            (4, ticket) if (1..=TICKET_MAX).contains(&ticket.len()) => Some(Reply::Sealed { id, ticket: ticket.to_vec() }),
+            (5, plain) if (1..=PLAIN_MAX).contains(&plain.len()) => Some(Reply::Opened { id, plain: plain.to_vec() }),
             _ => None,
         }
     }
@@ -130,6 +170,14 @@ mod tests {
         for length in [1, SIGNATURE_MAX] {
             messages::survives(&Reply::Signed { id: 9, signature: vec![1; length] });
         }
+        for length in [1, PLAIN_MAX] {
+            messages::survives(&Request::Seal { id: 2, plain: vec![3; length] });
+            messages::survives(&Reply::Opened { id: 2, plain: vec![3; length] });
+        }
+        for length in [1, TICKET_MAX] {
+            messages::survives(&Request::Open { id: 2, ticket: vec![3; length] });
+            messages::survives(&Reply::Sealed { id: 2, ticket: vec![3; length] });
+        }
         messages::survives(&Request::Probe { id: u32::MAX });
         messages::survives(&Reply::Refused { id: 1 });
         messages::survives(&Reply::Present { id: 1 });
@@ -150,7 +198,10 @@ mod tests {
         for tag in 0..=255u8 {
             assert_eq!(Request::decode(&[tag, 0, 0, 0, 0]).is_some(), tag == 2);
             assert_eq!(Reply::decode(&[tag, 0, 0, 0, 0]).is_some(), tag == 2 || tag == 3);
-            assert!(Request::decode(&[tag, 0, 0, 0, 0, 0, 0, 0]).is_none() && Reply::decode(&[tag, 0, 0, 0]).is_none());
+            let long = [tag, 0, 0, 0, 0, 0, 0, 0];
+            assert_eq!(Request::decode(&long).is_some(), tag == 3 || tag == 4);
+            assert_eq!(Reply::decode(&long).is_some(), [1, 4, 5].contains(&tag));
+            assert!(Request::decode(&[tag, 0, 0, 0]).is_none() && Reply::decode(&[tag, 0, 0, 0]).is_none());
         }
     }
 }

@@ -4,7 +4,7 @@ use super::account;
 use super::backends::{Backends, programs, runs, spool};
 use crate::config::{
     self, Act, Config, ConnectSlice, FilesSlice, JailMode, KeySlice, KeysSlice, LogNumbers, LogSlice, RunSlice, SpawnSlice, SpoolSlice,
-    WorkerSlice,
+    TicketSource, WorkerSlice,
 };
 use crate::ipc::birth;
 use crate::role::{Layer, Role};
@@ -17,7 +17,7 @@ use crate::sys::privilege::Identity;
 use crate::sys::process;
 use crate::sys::shown::{directory, resolved, safe_root};
 use crate::sys::withheld::Withheld;
-use crate::tls::{KeyFile, Loaded};
+use crate::tls::{KeyFile, Loaded, tickets};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -41,7 +41,7 @@ pub(super) struct Cells {
     files: FilesSlice,
     backends: Backends,
     keys: KeysSlice,
-    /// The files of these. A program that takes this up starts nothing of it.
+    /// The files of these, and that of tickets where there is one.
     #[serde(skip)]
     key_files: Vec<Rc<OwnedFd>>,
     /// When certificates are over, for `status`.
@@ -113,8 +113,8 @@ impl Cells {
             withheld,
             worker: WorkerSlice { tls: tls.sites, ..config.worker_slice(logs) },
             ends: tls.ends,
-            keys: KeysSlice { keys: tls.keys.iter().map(|key| (!key.given_away).then(|| slice(key))).collect() },
-            key_files: tls.keys.iter().filter(|key| !key.given_away).map(|key| Rc::clone(&key.file)).collect(),
+            keys: KeysSlice { keys: tls.keys.iter().map(|key| (!key.given_away).then(|| slice(key))).collect(), tickets: tls.tickets },
+            key_files: tls.keys.iter().filter(|key| !key.given_away).map(|key| Rc::clone(&key.file)).chain(tls.ticket_file).collect(),
             log: config.log_slice(),
             files: config.files_slice(),
             programs: programs(config, identity)?,
@@ -140,7 +140,7 @@ impl Cells {
     pub(super) fn brokers(&self) -> impl Iterator<Item = Role> {
         let connect = self.backends.role();
         let any = connect.is_some() || self.runs.is_some();
-        let keys = Some(Role::Keys).filter(|_| self.keys.keys.iter().any(Option::is_some));
+        let keys = Some(Role::Keys).filter(|_| self.keys.keys.iter().any(Option::is_some) || self.keys.tickets.is_some());
         connect.into_iter().chain(Some(Role::Spool).filter(|_| any)).chain(keys)
     }
 
@@ -149,6 +149,28 @@ impl Cells {
         let needed = self.keys.memory();
         let told = || format!("RLIMIT_MEMLOCK is less than {needed} bytes: private keys may be written to a swap area");
         (self.keys.keys.iter().any(Option::is_some) && !memory::may_lock(needed)).then(told)
+    }
+
+    /// Whence the keys of tickets come, which another configuration goes on with.
+    pub(super) fn tickets(&self) -> Option<&TicketSource> {
+        self.keys.tickets.as_ref()
+    }
+
+    /// Goes on with what another had, so that its tickets are good here too.
+    pub(super) fn go_on_with(&mut self, tickets: Option<&TicketSource>) {
+        if let (Some(own @ TicketSource::Made { .. }), Some(other @ TicketSource::Made { .. })) = (&mut self.keys.tickets, tickets) {
+            own.clone_from(other);
+        }
+    }
+
+    /// Forgets secrets of hours that are over.
+    pub(super) fn forget_tickets(&mut self, hour: u64) {
+        self.keys.tickets.iter_mut().for_each(|source| tickets::forget(source, hour));
+    }
+
+    /// Takes the files with private keys, which a program left to itself.
+    pub(super) fn take_key_files(&mut self, files: Vec<Rc<OwnedFd>>) {
+        self.key_files = files;
     }
 
     /// What a process of this role is given beside its slice: files with private keys.

@@ -10,7 +10,7 @@ use super::listen::Listener;
 use super::logs::{LeftLogs, Logs};
 use super::prepare::Fixed;
 use super::slot::Slot;
-use crate::config::{self, Listen};
+use crate::config::{self, Listen, TicketSource};
 use crate::ipc::Channel;
 use crate::role::Role;
 use crate::sys::kept::copy;
@@ -36,6 +36,10 @@ pub(super) struct Legacy {
     pub(super) kernel_log: Option<i32>,
     pub(super) logs: LeftLogs,
     pub(super) fixed: Fixed,
+    /// Whence the keys of tickets come.
+    pub(super) tickets: Option<TicketSource>,
+    /// The files with private keys, for the way back.
+    pub(super) keys: Vec<i32>,
     /// Where the program lay when the service started.
     pub(super) program: OsString,
     /// Of the parent's filter, which stays in force over exec.
@@ -86,6 +90,8 @@ pub(super) struct LeftGeneration {
     pub(super) drain_ms: u64,
     /// Role and number of each place, and the place of its process in [`Legacy::children`].
     pub(super) slots: Vec<(Role, u16, Option<usize>)>,
+    /// The files with its private keys, by their places in [`Legacy::keys`].
+    pub(super) keys: Vec<usize>,
 }
 
 /// A legacy that was taken up.
@@ -172,7 +178,7 @@ impl Legacy {
         let children = self.children.iter().flat_map(|left| left.ends.into_iter().flatten().chain([left.channel]));
         let logs = self.logs.open.iter().map(|left| left.descriptor);
         let others = [resume, self.counters, self.executable].into_iter().chain(self.control).chain(self.kernel_log);
-        for number in listeners.chain(children).chain(logs).chain(others) {
+        for number in listeners.chain(children).chain(logs).chain(others).chain(self.keys) {
             drop(socket::inherited(number));
         }
     }

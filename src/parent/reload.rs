@@ -68,10 +68,11 @@ impl Supervisor {
         }
         let open: Vec<Rc<Listener>> = self.generations.iter().flat_map(|generation| generation.listeners.clone()).collect();
         let owner = |address: &str| listen::owner(&open, address);
-        let prepared = prepare(config, self.source.identity, &open, Some((&self.logs, &self.logs_in_use())))
+        let mut prepared = prepare(config, self.source.identity, &open, Some((&self.logs, &self.logs_in_use())))
             .map_err(|why| check::placed(file, self.source.identity, owner, why))?;
         let handed_over: Vec<_> = open.iter().filter(|open| open.is_handed_over()).cloned().collect();
         listen::refuse_unnamed(&handed_over, &prepared.listeners)?;
+        Rc::make_mut(&mut prepared.cells).go_on_with(self.tickets());
         self.begin(prepared, clients)
     }
 

@@ -67,7 +67,10 @@ fn restore(resume: i32, why: &str) -> Result<Supervisor, String> {
     (supervisor.restarts, supervisor.lost_lines) = (rest.restarts, rest.lost_lines);
     let mut children: Vec<Option<Found>> = children.into_iter().map(Some).collect();
     for left in rest.generations {
-        let generation = generation(left, &listeners, &mut children);
+        let keys = left.keys.iter().filter_map(|place| legacy.keys.get(*place)).map(|number| Ok(Rc::new(copy(*number)?)));
+        let keys = keys.collect::<Result<_, String>>()?;
+        let mut generation = generation(left, &listeners, &mut children);
+        Rc::make_mut(&mut generation.cells).take_key_files(keys);
         supervisor.take_up(generation).map_err(|fault| format!("epoll: {fault}"))?;
     }
     supervisor.pid_file = rest.pid_file.map(|path| PidFile::keep(Path::new(&path)));

@@ -106,6 +106,7 @@ fn start(mut config: Config, file: Option<PathBuf>, legacy: Option<(Legacy, i32)
     let owner = |address: &str| listen::owner(&open, address);
     let mut first = prepare(config, identity, &open, known.as_ref().map(|logs| (logs, &in_use)))
         .map_err(|why| file.as_deref().map_or(why.clone(), |file| check::placed(file, identity, owner, why)))?;
+    Rc::make_mut(&mut first.cells).go_on_with(legacy.as_ref().and_then(|(legacy, _)| legacy.tickets.as_ref()));
     listen::refuse_unnamed(&handed_over, &first.listeners)?;
     drop((handed_over, open, known));
     process::raise_file_limit();

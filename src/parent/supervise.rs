@@ -12,7 +12,7 @@ use super::listen::Listener;
 use super::logs::Logs;
 use super::prepare::{Pending, Prepared, Source};
 use super::slot::{Place, Slot};
-use crate::config::Level;
+use crate::config::{Level, TicketSource};
 use crate::ipc::control::Order;
 use crate::ipc::messages::{Death, ToFiles, ToLog, ToParent, ToSpawn, ToWorker};
 use crate::ipc::{Channel, Received};
@@ -24,6 +24,7 @@ use crate::sys::manager::Manager;
 use crate::sys::pid_file::PidFile;
 use crate::sys::process::{self, Ended, SIGSYS};
 use crate::sys::signal::{Arrived, Signals};
+use crate::tls;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::Rc;
 
@@ -63,6 +64,8 @@ pub(super) struct Supervisor {
     /// When a worker last died, and the deaths that no worker has been told of.
     pub(super) last_death: u64,
     pub(super) untold: Vec<ToWorker>,
+    /// Since 1970, in hours: when secrets of tickets were last forgotten.
+    hour: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,6 +122,7 @@ impl Supervisor {
             lost_lines: 0,
             last_death: 0,
             untold: Vec::new(),
+            hour: 0,
         })
     }
 
@@ -171,9 +175,24 @@ impl Supervisor {
             self.go_on_upgrading(now);
             self.answer_overdue(now);
             self.control.clients.end_silent(now);
+            self.forget_tickets();
             if let Err(why) = self.turn(self.next_moment(now)) {
                 self.logs.report.line(Level::Error, &why);
             }
+        }
+    }
+
+    /// Whence the keys of tickets come; what is prepared anew goes on with that.
+    pub(super) fn tickets(&self) -> Option<&TicketSource> {
+        self.generations.iter().rev().find_map(|generation| generation.cells.tickets())
+    }
+
+    /// Forgets secrets of hours that are over.
+    fn forget_tickets(&mut self) {
+        let hour = tls::this_hour();
+        if std::mem::replace(&mut self.hour, hour) != hour {
+            let having = self.generations.iter_mut().filter(|generation| generation.cells.tickets().is_some());
+            having.for_each(|generation| Rc::make_mut(&mut generation.cells).forget_tickets(hour));
         }
     }
 

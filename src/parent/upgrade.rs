@@ -114,7 +114,7 @@ impl Supervisor {
 
     /// Everything the next program needs, and this one if it comes back, under numbers that exec leaves open.
     fn legacy(&self, file: &Path, kept: &mut Kept) -> io::Result<Legacy> {
-        let (mut listeners, mut children, mut generations) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut listeners, mut children, mut generations, mut keys) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for generation in &self.generations {
             let mut left = LeftGeneration {
                 number: generation.number,
@@ -126,7 +126,12 @@ impl Supervisor {
                 },
                 drain_ms: generation.drain_ms,
                 slots: Vec::new(),
+                keys: Vec::new(),
             };
+            for file in generation.cells.key_files(Role::Keys) {
+                left.keys.push(keys.len());
+                keys.push(kept.keep(file)?);
+            }
             for listener in generation.listeners.iter().filter(|listener| !listener.socket.is_retired()) {
                 left.listeners.push(listeners.len());
                 listeners.push((listener.configured.clone(), kept.keep(listener.socket.as_fd())?, listener.own.get()));
@@ -169,6 +174,8 @@ impl Supervisor {
             kernel_log: self.nursery.kernel_log.as_ref().ok().map(|log| kept.keep(log.as_fd())).transpose()?,
             logs: self.logs.leave(kept)?,
             fixed: self.source.fixed.clone(),
+            tickets: self.tickets().cloned(),
+            keys,
             program: self.source.program.clone().into(),
             filter: seccomp::digest(Policy::of(Role::Parent).list),
             executable: kept.keep(self.nursery.executable.as_fd())?,

@@ -7,8 +7,9 @@
 pub mod certificates;
 pub mod private;
 pub mod shape;
+pub mod tickets;
 
-use crate::config::{ClientAuth, Config, Pair, PairFiles, SiteTls, TlsFiles};
+use crate::config::{ClientAuth, Config, Pair, PairFiles, SiteTls, TicketSource, TlsFiles};
 use crate::sys::privilege::Identity;
 use crate::sys::{clock, file, log_file};
 use std::collections::BTreeMap;
@@ -24,6 +25,10 @@ pub struct Loaded {
     pub sites: Vec<Option<SiteTls>>,
     /// The private keys by their numbers.
     pub keys: Vec<KeyFile>,
+    /// Where keys of tickets come from; `None`: there are none.
+    pub tickets: Option<TicketSource>,
+    /// The file that several machines share, where it is one.
+    pub ticket_file: Option<Rc<OwnedFd>>,
     /// The certificates' files, and when what they hold is over, in seconds since 1970.
     pub ends: Vec<(PathBuf, u64)>,
     /// What is served in spite of it.
@@ -54,6 +59,9 @@ pub fn load(config: &Config, identity: Identity) -> Result<Loaded, Vec<(PathBuf,
     };
     if config.sites.iter().any(|site| site.tls.is_some()) {
         loading.loaded.sites = config.sites.iter().map(|site| loading.site(site.tls.as_ref()?)).collect();
+        if config.tls.session_tickets {
+            loading.tickets(config.tls.ticket_keys.as_deref());
+        }
     }
     if loading.faults.is_empty() { Ok(loading.loaded) } else { Err(loading.faults) }
 }
@@ -67,7 +75,14 @@ pub fn check_keys(loaded: &Loaded) -> Result<(), Vec<(PathBuf, String)>> {
         let outcome = read_all(&key.file).and_then(|pem| private::read(&pem, &key.public).map(drop));
         outcome.err().map(|why| (key.path.clone(), why))
     };
-    let faults: Vec<_> = loaded.keys.iter().filter_map(check).collect();
+    let of_tickets = match (&loaded.tickets, &loaded.ticket_file) {
+        (Some(TicketSource::File(path)), Some(file)) => {
+            let outcome = read_all(file).and_then(|content| tickets::check_file(&content));
+            outcome.err().map(|why| (PathBuf::from(path), why))
+        }
+        (Some(_) | None, _) => None,
+    };
+    let faults: Vec<_> = loaded.keys.iter().filter_map(check).chain(of_tickets).collect();
     if faults.is_empty() { Ok(()) } else { Err(faults) }
 }
 
@@ -118,6 +133,19 @@ impl Loading {
         Some(Pair { chain: chain.chain, key, kind: chain.kind, private })
     }
 
+    fn tickets(&mut self, file: Option<&Path>) {
+        match file {
+            None => {
+                self.loaded.tickets = self.noted(Path::new("/dev/urandom"), tickets::make(this_hour()));
+            }
+            Some(path) => {
+                let file = self.open(path, true);
+                self.loaded.ticket_file = file.map(Rc::new);
+                self.loaded.tickets = Some(TicketSource::File(path.to_string_lossy().into_owned()));
+            }
+        }
+    }
+
     fn open(&mut self, path: &Path, private: bool) -> Option<OwnedFd> {
         let opened = log_file::open_trusted(path, self.service, private).map_err(|fault| fault.to_string());
         self.noted(path, opened)
@@ -132,6 +160,11 @@ impl Loading {
     fn noted<T>(&mut self, path: &Path, outcome: Result<T, String>) -> Option<T> {
         outcome.map_err(|why| self.faults.push((path.to_owned(), why))).ok()
     }
+}
+
+/// The hour whose keys of tickets are in use, in hours since 1970.
+pub fn this_hour() -> u64 {
+    tickets::hour(u64::try_from(clock::unix_seconds()).unwrap_or(0))
 }
 
 /// All of a file, from its beginning.

@@ -101,6 +101,7 @@ mod symlinks;
 mod tls;
 mod tls_attacks;
 mod tls_keys;
+mod tls_tickets;
 mod upgrade;
 mod upgrades;
 mod user_reports;

@@ -431,7 +431,7 @@ fn clients_show_certificates_and_applications_are_told_whose() {
 }
 
 #[test]
-fn sessions_are_resumed_where_they_were_made() {
+fn what_was_agreed_on_holds_for_its_site_and_where_tickets_are_given() {
     let (authority, root) = (Authority::new(), Root::with_index());
     let (a, b) = (authority.site("a", &["a.test", "b.test"]), authority.site("b", &["b.test", "a.test"]));
     let sites = |tickets: &str| {

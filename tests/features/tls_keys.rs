@@ -291,7 +291,8 @@ fn t19_no_worker_has_a_private_key_in_its_memory() {
         assert!(!hits.iter().any(|hit| hit.starts_with("PEM")), "{hits:?}");
     }
     drop(server);
-    let (configuration, address) = secured_also(sites(Configuration::new().server_also("workers = 1")), "key_isolation = false");
+    let (configuration, address) =
+        secured_also(sites(Configuration::new().server_also("workers = 1")), "key_isolation = false\nsession_tickets = false");
     let server = Server::run(&configuration);
     handshakes(address, 4);
     assert!(keys(&server).is_empty());

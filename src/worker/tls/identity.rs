@@ -3,7 +3,7 @@
 //! Runs in the worker. Made once, of what the parent read; nothing here opens a file.
 
 use super::choice::Choice;
-use super::signer::{Keeper, Remote};
+use super::signer::{Keeper, Remote, Tickets};
 use super::tickets::{Bound, GROUP};
 use crate::config::{ClientAuth, Pair, SiteTls, TlsVersion, WorkerSlice};
 use crate::site::{Chosen, Door, Sites};
@@ -50,11 +50,8 @@ impl Identities {
     /// The site that cannot be served so, and why. The parent has looked at certificates and keys, so that this is not about them.
     pub(in crate::worker) fn new(slice: &WorkerSlice, keeper: Option<Arc<Keeper>>) -> Result<Identities, String> {
         let provider = Arc::new(aws_lc_rs::default_provider());
-        let tickets = if slice.session_tickets && slice.tls.iter().any(Option::is_some) {
-            Some(aws_lc_rs::Ticketer::new().map_err(|fault| format!("tickets: {fault}"))?)
-        } else {
-            None
-        };
+        let tickets = keeper.as_ref().filter(|_| slice.session_tickets);
+        let tickets = tickets.map(|keeper| Arc::new(Tickets(Arc::clone(keeper))) as Arc<dyn ProducesTickets>);
         let sites = slice.sites.iter().enumerate().map(|(number, site)| {
             let Some(tls) = slice.tls.get(number).and_then(Option::as_ref) else { return Ok(None) };
             let name = site.name.first().map_or("", String::as_str);

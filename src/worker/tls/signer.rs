@@ -1,15 +1,17 @@
-//! Signatures by private keys that this process has not: `keys` makes them.
+//! Signatures by private keys that this process has not, and tickets: `keys` makes them.
 //!
 //! Runs in the worker, as a part of a handshake. It waits for an answer, which costs less than anything else would as long as `keys` answers
 //! at once; where it once did not, handshakes fail without waiting until it has shown that it is there again, so that whatever else this
 //! process serves goes on.
 
 use crate::config::{KeyKind, Pair};
-use crate::ipc::keys::{Reply, Request};
+use crate::ipc::keys::{PLAIN_MAX, Reply, Request, TICKET_MAX};
 use crate::ipc::messages::Message;
 use crate::ipc::{Channel, Received};
 use crate::sys::clock;
 use crate::sys::epoll::{Interest, Poller};
+use crate::tls::tickets;
+use rustls::server::ProducesTickets;
 use rustls::sign::{Signer, SigningKey};
 use rustls::{Error, SignatureAlgorithm, SignatureScheme};
 use std::io;
@@ -48,16 +50,67 @@ impl Keeper {
 
     fn sign(&self, key: u16, scheme: SignatureScheme, message: &[u8]) -> Result<Vec<u8>, Error> {
         let failed = |why: &str| Error::General(format!("keys: {why}"));
-        let mut state = self.0.lock().map_err(|_| failed("gone"))?;
+        let scheme = u16::from(scheme);
+        match self.ask(|id| Request::Sign { id, key, scheme, message: message.to_vec() }).map_err(failed)? {
+            Reply::Signed { signature, .. } => Ok(signature),
+            Reply::Refused { .. } => Err(failed("it refuses to sign")),
+            Reply::Present { .. } | Reply::Sealed { .. } | Reply::Opened { .. } => Err(self.accuse(failed)),
+        }
+    }
+
+    /// # Errors
+    /// Why there is no answer.
+    fn ask(&self, request: impl FnOnce(u32) -> Request) -> Result<Reply, &'static str> {
+        let mut state = self.0.lock().map_err(|_| "gone")?;
         state.settle(clock::monotonic_ms());
         if state.owed.is_some() || state.accused.is_some() {
-            return Err(failed("it did not answer before, and is not waited for"));
+            return Err("it did not answer before, and is not waited for");
         }
-        let scheme = u16::from(scheme);
-        match state.ask(|id| Request::Sign { id, key, scheme, message: message.to_vec() }) {
-            Some(Reply::Signed { signature, .. }) => Ok(signature),
-            Some(Reply::Refused { .. } | Reply::Present { .. }) => Err(failed("it refuses to sign")),
-            None => Err(failed("it does not answer")),
+        state.ask(request).ok_or("it does not answer")
+    }
+
+    /// It answered another question than it was asked.
+    fn accuse<T>(&self, failed: impl FnOnce(&str) -> T) -> T {
+        if let Ok(mut state) = self.0.lock() {
+            state.accused.get_or_insert(false);
+        }
+        failed("its answer is none")
+    }
+}
+
+/// Tickets that `keys` makes, and knows.
+#[derive(Debug)]
+pub(super) struct Tickets(pub(super) Arc<Keeper>);
+
+impl ProducesTickets for Tickets {
+    fn enabled(&self) -> bool {
+        true
+    }
+
+    fn lifetime(&self) -> u32 {
+        tickets::LIFETIME
+    }
+
+    /// Without an answer there is no ticket, and the client comes as one that is new.
+    fn encrypt(&self, plain: &[u8]) -> Option<Vec<u8>> {
+        if plain.is_empty() || plain.len() > PLAIN_MAX {
+            return None;
+        }
+        match self.0.ask(|id| Request::Seal { id, plain: plain.to_vec() }).ok()? {
+            Reply::Sealed { ticket, .. } => Some(ticket),
+            Reply::Refused { .. } => None,
+            Reply::Signed { .. } | Reply::Present { .. } | Reply::Opened { .. } => self.0.accuse(|_| None),
+        }
+    }
+
+    fn decrypt(&self, ticket: &[u8]) -> Option<Vec<u8>> {
+        if ticket.is_empty() || ticket.len() > TICKET_MAX {
+            return None;
+        }
+        match self.0.ask(|id| Request::Open { id, ticket: ticket.to_vec() }).ok()? {
+            Reply::Opened { plain, .. } => Some(plain),
+            Reply::Refused { .. } => None,
+            Reply::Signed { .. } | Reply::Present { .. } | Reply::Sealed { .. } => self.0.accuse(|_| None),
         }
     }
 }
