@@ -352,6 +352,22 @@ fn t02_a_request_for_another_site_is_misdirected() {
 }
 
 #[test]
+fn the_server_chooses_the_cipher() {
+    let (authority, root) = (Authority::new(), Root::with_index());
+    let (_server, address) = service(&authority, &root, |configuration| configuration);
+    for (option, order, chosen) in [
+        ("-ciphersuites", "TLS_CHACHA20_POLY1305_SHA256:TLS_AES_256_GCM_SHA384:TLS_AES_128_GCM_SHA256", "TLS_AES_128_GCM_SHA256"),
+        ("-ciphersuites", "TLS_CHACHA20_POLY1305_SHA256:TLS_AES_256_GCM_SHA384", "TLS_AES_256_GCM_SHA384"),
+        ("-ciphersuites", "TLS_CHACHA20_POLY1305_SHA256", "TLS_CHACHA20_POLY1305_SHA256"),
+        ("-cipher", "ECDHE-ECDSA-CHACHA20-POLY1305:ECDHE-ECDSA-AES128-GCM-SHA256", "ECDHE-ECDSA-AES128-GCM-SHA256"),
+    ] {
+        let version = if option == "-cipher" { "-tls1_2" } else { "-tls1_3" };
+        let said = s_client(address, &[version, option, order], GET);
+        assert!(said.contains(&format!("Cipher is {chosen}")), "{order}: {said}");
+    }
+}
+
+#[test]
 fn keys_of_every_kind_serve() {
     let (authority, root) = (Authority::new(), Root::with_index());
     for (name, kind) in [("p384", P384), ("rsa", RSA), ("ed25519", ED25519)] {
