@@ -61,7 +61,11 @@ fn rows() -> Vec<Row> {
             // One that has ended since is no process of the service.
             let Ok(status) = proc::status(*child) else { continue };
             if status.parent == *pid {
-                rows.push(service.row(*child, title.clone(), status));
+                let row = service.row(*child, title.clone(), status);
+                // Nor is one that ended while it was looked at.
+                if row.unread.is_none() || proc::status(*child).is_ok_and(|status| status.parent == *pid) {
+                    rows.push(row);
+                }
             }
         }
     }

@@ -172,10 +172,19 @@ pub fn this_hour() -> u64 {
 /// # Errors
 /// Says why not.
 pub fn read_all(file: &OwnedFd) -> Result<Zeroizing<Vec<u8>>, String> {
-    // All at once: a buffer that grows leaves copies behind.
-    let mut content = Zeroizing::new(vec![0; FILE_MAX]);
+    let mut content = Zeroizing::new(vec![0; FILE_FIRST]);
     let mut length = 0;
-    while let Some(rest) = content.get_mut(length..).filter(|rest| !rest.is_empty()) {
+    loop {
+        if length == content.len() {
+            if length >= FILE_MAX {
+                return Err("it is too large for certificates and keys".to_owned());
+            }
+            // Moved by hand: one that grows by itself leaves copies behind.
+            let mut larger = Zeroizing::new(vec![0; length * 8]);
+            larger.get_mut(..length).unwrap_or_default().copy_from_slice(&content);
+            content = larger;
+        }
+        let rest = content.get_mut(length..).unwrap_or_default();
         match file::read_at(file, u64::try_from(length).unwrap_or(u64::MAX), rest).map_err(|fault| fault.to_string())? {
             0 => {
                 content.truncate(length);
@@ -184,7 +193,6 @@ pub fn read_all(file: &OwnedFd) -> Result<Zeroizing<Vec<u8>>, String> {
             count => length += count,
         }
     }
-    Err("it is too large for certificates and keys".to_owned())
 }
 
 /// What is to be said of certificates that are over, or will be within [`EXPIRY_DAYS`]; `ends` as in [`Loaded`].
@@ -207,3 +215,5 @@ pub const EXPIRY_DAYS: u64 = 14;
 
 /// Bytes of a file: enough for every authority that browsers know, with comments.
 const FILE_MAX: usize = 1 << 20;
+/// Bytes that are read at first: enough for most.
+const FILE_FIRST: usize = 16 << 10;

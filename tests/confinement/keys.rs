@@ -87,7 +87,7 @@ fn keys_see_an_empty_directory_have_no_network_and_hold_no_file() {
     for pid in keys {
         assert_ne!(network(pid), network(service.server.parent()));
         assert_eq!(std::fs::read_dir(format!("/proc/{pid}/root/")).unwrap().count(), 0);
-        assert!(!may_lock() || locked(pid) > 500, "{} kB are locked", locked(pid));
+        assert!(!may_lock() || locked(pid) > 200, "{} kB are locked", locked(pid));
         let held: BTreeSet<String> = std::fs::read_dir(format!("/proc/{pid}/fd"))
             .unwrap()
             .map(|entry| std::fs::read_link(entry.unwrap().path()).unwrap().to_string_lossy().split(':').next().unwrap().to_owned())
