@@ -285,9 +285,7 @@ impl Spawn {
         // What it has left behind in its session would keep serving with the old settings.
         program::signal_all(pid, End::Force);
         let (backend, lived) = (place.program.backend.clone(), now.saturating_sub(started));
-        // As php-cgi does after PHP_FCGI_MAX_REQUESTS.
-        let orderly = ended == Ended::Exited(0) && lived >= ORDERLY_MS;
-        let delay = if orderly { 0 } else { place.back_off.next_delay(lived) };
+        let (delay, orderly) = delay(&mut place.back_off, ended, lived);
         place.next_start = Some(now + delay);
         let text = format!("backend \"{backend}\": \"{}\" (pid {pid}) ended: {ended}", place.program.command.join(" "));
         let last = std::mem::take(&mut said.line);
@@ -359,11 +357,37 @@ const STOP_MS: u64 = 1_500;
 /// Between two tries where it was not the program that failed.
 const RETRY_MS: u64 = 500;
 
+/// How long to wait before what ended is started again, in milliseconds, and whether it has done what it should. With status 0 it may have, as
+/// php-cgi does after PHP_FCGI_MAX_REQUESTS, which is soon where there is much to do: then nobody waits for the next one for long.
+fn delay(back_off: &mut BackOff, ended: Ended, lived: u64) -> (u64, bool) {
+    if ended != Ended::Exited(0) {
+        return (back_off.next_delay(lived), false);
+    }
+    if lived >= ORDERLY_MS { (0, true) } else { (back_off.next_delay(lived).min(SOON_MS), false) }
+}
+
 /// A program that lived so long and ended with status 0 has done what it should.
-const ORDERLY_MS: u64 = 1_000;
+const ORDERLY_MS: u64 = 250;
+
+/// The longest wait for one that did not, but with status 0.
+const SOON_MS: u64 = 1_000;
 
 /// Reads of one program before others have their turn.
 const TURN: u8 = 8;
 
 /// Lines that wait for `log`.
 const UNSAID_MAX: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_ends_with_status_0_is_back_within_a_second_and_what_fails_ever_later() {
+        let mut back_off = BackOff::default();
+        let short: Vec<u64> = (0..12).map(|_| delay(&mut back_off, Ended::Exited(0), 5).0).collect();
+        assert_eq!(short, [0, 100, 200, 400, 800, 1000, 1000, 1000, 1000, 1000, 1000, 1000]);
+        assert_eq!(delay(&mut back_off, Ended::Exited(0), ORDERLY_MS), (0, true));
+        assert_eq!(delay(&mut back_off, Ended::Exited(1), 5), (60_000, false));
+    }
+}
