@@ -13,7 +13,11 @@ mod support;
 #[path = "../support/http2.rs"]
 mod http2_frames;
 
+#[path = "../support/hpack.rs"]
+mod hpack;
+
 mod differential;
+mod exchanges;
 mod frames;
 mod grammar;
 mod mutation;

@@ -477,3 +477,21 @@ fn idle_connections_are_told_and_closed() {
     while silent.next(PATIENCE).is_some() {}
     assert!(begun.elapsed() < Duration::from_secs(20));
 }
+
+/// RFC 9113, 8.1: trailers are read and dropped, and what they end is whole.
+#[test]
+fn trailers_end_a_request_and_reach_nobody() {
+    let root = Root::new();
+    let backend = PlainBackend::new(Tongue::Http, |told: &Told| {
+        vec![Step::Send(format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{}", told.line.len(), told.line).into_bytes())]
+    });
+    let server = Server::run(&configuration(&root).backend(&backend.table("")).rule("backend = \"fake\""));
+    let mut client = RawHttp2::connect(server.address(), &[]);
+    client.send(&frame(HEADERS, END_HEADERS, 1, &asks("POST", "/", &[("trailer", "x-sum"), ("content-length", "7")])));
+    client.send(&frame(DATA, 0, 1, b"content"));
+    client.send(&frame(HEADERS, END_STREAM | END_HEADERS, 1, &crate::http2_frames::block(&[("x-sum", "secret")])));
+    assert!(client.until(PATIENCE, |frame| frame.stream == 1 && frame.kind == HEADERS && frame.payload.contains(&0x88)).is_ok());
+    let told = backend.told.lock().unwrap();
+    assert_eq!((told.len(), told[0].body.as_slice(), told[0].value("x-sum")), (1, &b"content"[..], None));
+    assert!(!told[0].opening.windows(6).any(|window| window == b"secret"));
+}

@@ -114,6 +114,27 @@ fn everything_is_answered_as_without_tls() {
     }
 }
 
+/// Real clients of HTTP/2 over TLS, which choose it in the handshake.
+#[test]
+fn nghttp_and_h2load_speak_http2() {
+    let (authority, root) = (Authority::new(), Root::with_index());
+    root.file("large.bin", pattern(1_000_000));
+    let (_server, address) = service(&authority, &root, |configuration| configuration);
+    let (url, large) = (format!("https://{address}/"), format!("https://{address}/large.bin"));
+    let run = |program: &str, arguments: &[&str]| {
+        let output = Command::new("timeout").args(["60", program]).args(arguments).output().unwrap();
+        (output.status.success(), output.stdout)
+    };
+    let (done, said) = run("nghttp", &["-v", "-n", "-H", ":authority: a.test", "-H", "accept-encoding: gzip", &url, &large]);
+    let said = String::from_utf8_lossy(&said);
+    assert!(done && said.contains("The negotiated protocol: h2") && said.matches(":status: 200").count() == 2, "{said}");
+    let (done, content) = run("nghttp", &["-w", "20", "-W", "20", &large]);
+    assert!(done && content == pattern(1_000_000), "{} bytes", content.len());
+    let (done, said) = run("h2load", &["-n", "2000", "-c", "10", "-m", "32", &url]);
+    let said = String::from_utf8_lossy(&said);
+    assert!(done && said.contains("Application protocol: h2") && said.contains("2000 succeeded, 0 failed"), "{said}");
+}
+
 #[test]
 fn a_connection_serves_many_requests_and_takes_them_all_at_once() {
     let (authority, root) = (Authority::new(), Root::with_index());
