@@ -54,9 +54,11 @@ class Server:
     # The socket of PHP-FPM, where there is one: then *.php goes there.
     pool = None
 
-    def __init__(self, name, workers, files, kind_of_group, cpus=(SERVER_CPU,)):
+    def __init__(self, name, workers, files, kind_of_group, cpus=(SERVER_CPU,), pair=None):
         self.name = name
         self.port = free_port()
+        # The files of a certificate, of its key, and of both: then it is served over TLS too.
+        self.pair, self.tls_port = pair, free_port() if pair else None
         self.home = pathlib.Path(tempfile.mkdtemp(prefix=f"bench-{name}-"))
         self.home.chmod(0o755)
         self.group = kind_of_group(f"anchorite-bench-{os.getpid()}-{name}-{workers}") if kind_of_group else None
@@ -144,6 +146,15 @@ def nginx(server, workers, files, log=""):
         if server.pool
         else ""
     )
+    tls = (
+        f"""listen 127.0.0.1:{server.tls_port} ssl http2 backlog=4096;
+        ssl_certificate {server.pair[0]};
+        ssl_certificate_key {server.pair[1]};
+        ssl_protocols TLSv1.2 TLSv1.3;
+        ssl_session_cache shared:all:10m;"""
+        if server.pair
+        else ""
+    )
     (home / "nginx.conf").write_text(
         f"""
 user www-data;
@@ -172,6 +183,7 @@ http {{
     {upstream}
     server {{
         listen 127.0.0.1:{server.port} backlog=4096;
+        {tls}
         root {files};
         {php}
     }}
@@ -194,10 +206,21 @@ def lighttpd(server, workers, files):
         path.touch()
         shutil.chown(path, "www-data")
     php = f'server.modules += ( "mod_fastcgi" )\nfastcgi.server = ( ".php" => (( "socket" => "{server.pool}" )) )' if server.pool else ""
+    tls = (
+        f"""server.modules += ( "mod_openssl" )
+$SERVER["socket"] == "127.0.0.1:{server.tls_port}" {{
+    ssl.engine = "enable"
+    ssl.pemfile = "{server.pair[0]}"
+    ssl.privkey = "{server.pair[1]}"
+}}"""
+        if server.pair
+        else ""
+    )
     (home / "lighttpd.conf").write_text(
         f"""
 server.modules = ( "mod_accesslog" )
 {php}
+{tls}
 server.document-root = "{files}"
 server.bind = "127.0.0.1"
 server.port = {server.port}
@@ -220,6 +243,11 @@ mimetype.assign = ( ".bin" => "application/octet-stream" )
 def h2o(server, workers, files):
     """Threads instead of processes; its access log is written at once."""
     home = server.home
+    tls = f"""  - host: 127.0.0.1
+    port: {server.tls_port}
+    ssl:
+      certificate-file: {server.pair[0]}
+      key-file: {server.pair[1]}""" if server.pair else ""
     (home / "h2o.conf").write_text(
         f"""
 user: www-data
@@ -229,8 +257,9 @@ http1-request-timeout: 65
 error-log: {home}/error.log
 access-log: {home}/access.log
 listen:
-  host: 127.0.0.1
-  port: {server.port}
+  - host: 127.0.0.1
+    port: {server.port}
+{tls}
 hosts:
   "default":
     paths:
@@ -283,6 +312,8 @@ def anchorite(server, workers, files, binary="target/release/anchorite"):
     # As many are kept as nginx keeps.
     backend = f'[backend.php]\ntype = "fastcgi"\naddress = ["unix:{server.pool}"]\nkeep = 16\nqueue = 4096' if server.pool else ""
     rule = '[[site.rule]]\npath = "*.php"\nbackend = "php"' if server.pool else ""
+    tls_listen = f'tls_listen = ["127.0.0.1:{server.tls_port}"]' if server.pair else ""
+    tls = f'tls = {{ certificate = "{server.pair[0]}", key = "{server.pair[1]}" }}' if server.pair else ""
     path.write_text(
         f"""
 [server]
@@ -290,6 +321,7 @@ user = "nobody"
 group = "nogroup"
 workers = {workers}
 listen = ["127.0.0.1:{server.port}"]
+{tls_listen}
 control_socket = "{home}/control.sock"
 pid_file = "{home}/anchorite.pid"
 
@@ -306,6 +338,7 @@ keepalive_timeout = "65s"
 [[site]]
 name = [""]
 root = "{files}"
+{tls}
 {rule}
 """
     )
