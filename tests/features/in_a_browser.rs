@@ -1,7 +1,8 @@
 //! What a person sees: the pages of the server, and a page of one's own, in a real browser. Only with `tests/run --all`.
 
 use super::look::pages;
-use crate::support::{Browser, Root, Server, needs_all, pictures};
+use crate::support::{Browser, Configuration, Root, Server, needs_all, pictures};
+use crate::tls_clients::{Authority, secured};
 
 /// Texts whose contrast with what is behind them is below 4.5, or 3 where they are large (WCAG 2.2, 1.4.3).
 const FAINT: &str = r#"(() => {
@@ -132,4 +133,36 @@ fn a_page_with_everything_loads_without_a_complaint() {
     assert_eq!(browser.evaluate("document.querySelector('img').naturalWidth"), 9);
     assert_eq!(browser.evaluate("window.script && window.compiled"), true);
     assert_eq!(browser.complaints(), [""; 0]);
+}
+
+/// A page with pictures over TLS: the browser chooses HTTP/2 in the handshake, and everything of the page comes so.
+#[test]
+fn a_browser_speaks_http2_over_tls() {
+    needs_all!();
+    let (authority, root) = (Authority::new(), Root::new());
+    let drawn = |number: u32| {
+        format!(
+            "<svg xmlns='http://www.w3.org/2000/svg' width='40' height='40'><rect width='40' height='40' fill='hsl({} 60% 50%)'/></svg>",
+            number * 9
+        )
+    };
+    let images: String = (0..40).map(|number| format!("<img src='/{number}.svg' width='40' height='40' alt='{number}'>")).collect();
+    root.file("index.html", format!("<!doctype html><meta charset=utf-8><title>pictures</title><style>body {{ width: 420px }}</style>{images}"));
+    for number in 0..40 {
+        root.file(format!("{number}.svg"), drawn(number));
+    }
+    let files = authority.site("a", &["a.test"]);
+    let site = format!("name = [\"a.test\", \"\"]\nhsts = \"1d\"\n{}", files.line());
+    let (configuration, address) = secured(Configuration::new().site(&root.path(), &site));
+    let _server = Server::run(&configuration);
+    let mut browser = Browser::start();
+    browser.show_as(500, 300, false);
+    browser.open(&format!("https://a.test:{}/", address.port()));
+    browser.until("[...document.images].every(image => image.complete && image.naturalWidth === 40) && document.images.length === 40");
+    let spoken = "[...performance.getEntriesByType('navigation'), ...performance.getEntriesByType('resource')].map(entry => entry.nextHopProtocol)";
+    let spoken = browser.evaluate(spoken);
+    let spoken: Vec<&str> = spoken.as_array().unwrap().iter().map(|name| name.as_str().unwrap()).collect();
+    assert!(spoken.len() >= 41 && spoken.iter().all(|name| *name == "h2"), "{spoken:?}");
+    assert_eq!(browser.complaints(), [""; 0]);
+    browser.picture(&pictures().join("http2-over-tls.png"));
 }
