@@ -243,11 +243,16 @@ mimetype.assign = ( ".bin" => "application/octet-stream" )
 def h2o(server, workers, files):
     """Threads instead of processes; its access log is written at once."""
     home = server.home
-    tls = f"""  - host: 127.0.0.1
-    port: {server.tls_port}
-    ssl:
-      certificate-file: {server.pair[0]}
-      key-file: {server.pair[1]}""" if server.pair else ""
+    tls = (
+        f"""listen:
+  host: 127.0.0.1
+  port: {server.tls_port}
+  ssl:
+    certificate-file: {server.pair[0]}
+    key-file: {server.pair[1]}"""
+        if server.pair
+        else ""
+    )
     (home / "h2o.conf").write_text(
         f"""
 user: www-data
@@ -257,8 +262,8 @@ http1-request-timeout: 65
 error-log: {home}/error.log
 access-log: {home}/access.log
 listen:
-  - host: 127.0.0.1
-    port: {server.port}
+  host: 127.0.0.1
+  port: {server.port}
 {tls}
 hosts:
   "default":

@@ -147,7 +147,10 @@ fn a_browser_speaks_http2_over_tls() {
         )
     };
     let images: String = (0..40).map(|number| format!("<img src='/{number}.svg' width='40' height='40' alt='{number}'>")).collect();
-    root.file("index.html", format!("<!doctype html><meta charset=utf-8><title>pictures</title><style>body {{ width: 420px }}</style>{images}"));
+    root.file(
+        "index.html",
+        format!("<!doctype html><meta charset=utf-8><title>pictures</title><style>body {{ width: 420px }}</style>{images}"),
+    );
     for number in 0..40 {
         root.file(format!("{number}.svg"), drawn(number));
     }
@@ -159,7 +162,8 @@ fn a_browser_speaks_http2_over_tls() {
     browser.show_as(500, 300, false);
     browser.open(&format!("https://a.test:{}/", address.port()));
     browser.until("[...document.images].every(image => image.complete && image.naturalWidth === 40) && document.images.length === 40");
-    let spoken = "[...performance.getEntriesByType('navigation'), ...performance.getEntriesByType('resource')].map(entry => entry.nextHopProtocol)";
+    let spoken =
+        "[...performance.getEntriesByType('navigation'), ...performance.getEntriesByType('resource')].map(entry => entry.nextHopProtocol)";
     let spoken = browser.evaluate(spoken);
     let spoken: Vec<&str> = spoken.as_array().unwrap().iter().map(|name| name.as_str().unwrap()).collect();
     assert!(spoken.len() >= 41 && spoken.iter().all(|name| *name == "h2"), "{spoken:?}");
