@@ -20,14 +20,26 @@ pub enum Role {
     Spool,
     /// Holds the private keys and signs with them.
     Keys,
+    /// Says whether a password is that of a user.
+    Auth,
     /// Starts the programs of backends.
     Spawn,
 }
 
 impl Role {
     /// Every role, in the order of the tables.
-    pub const ALL: [Role; 9] =
-        [Role::Parent, Role::Worker, Role::Log, Role::Files, Role::Connect, Role::ConnectTcp, Role::Spool, Role::Keys, Role::Spawn];
+    pub const ALL: [Role; 10] = [
+        Role::Parent,
+        Role::Worker,
+        Role::Log,
+        Role::Files,
+        Role::Connect,
+        Role::ConnectTcp,
+        Role::Spool,
+        Role::Keys,
+        Role::Auth,
+        Role::Spawn,
+    ];
 
     /// Whether it connects to backends.
     pub const fn is_connect(self) -> bool {
@@ -38,9 +50,13 @@ impl Role {
         matches!(self, Role::Spool)
     }
 
+    pub const fn is_auth(self) -> bool {
+        matches!(self, Role::Auth)
+    }
+
     /// Whether it is one of a generation that its workers have channels to, each worker to one of its own where it is `keys`.
     pub const fn is_shared(self) -> bool {
-        matches!(self, Role::Files | Role::Spool | Role::Keys) || self.is_connect()
+        matches!(self, Role::Files | Role::Spool | Role::Keys | Role::Auth) || self.is_connect()
     }
 
     /// The role's name as it stands in `policy/`, in process titles and in logs.
@@ -54,6 +70,7 @@ impl Role {
             Role::ConnectTcp => "connect-tcp",
             Role::Spool => "spool",
             Role::Keys => "keys",
+            Role::Auth => "auth",
             Role::Spawn => "spawn",
         }
     }

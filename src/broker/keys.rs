@@ -175,7 +175,7 @@ type All = (Vec<Option<Arc<dyn SigningKey>>>, Option<tickets::Keys>);
 
 /// Reads every key from the descriptors that the parent placed, which are closed, and makes sure that it is that of its certificate.
 fn read(slice: &KeysSlice) -> Result<All, String> {
-    let mut number = birth::FIRST_KEY;
+    let mut number = birth::FIRST_FILE;
     let mut keys = Vec::new();
     for key in &slice.keys {
         keys.push(match key {

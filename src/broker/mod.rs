@@ -3,6 +3,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod auth;
 pub mod connect;
 pub mod files;
 pub mod keys;

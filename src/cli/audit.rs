@@ -184,8 +184,8 @@ fn unexpected(role: Role, number: i32, target: &Path) -> Option<&'static str> {
     }
     let is_path = kind.starts_with('/') && !is("/dev/") && !is("/proc/") && !is("/sys/");
     match role {
-        // Document roots and files beneath them, as seen from inside the jail; unnamed files; log files; the kernel's log.
-        Role::Worker | Role::Files | Role::Spool => (!is_path).then_some("is of a kind that this role may not hold"),
+        // Document roots and files beneath them, as seen from inside the jail; unnamed files; password files; log files; the kernel's log.
+        Role::Worker | Role::Files | Role::Spool | Role::Auth => (!is_path).then_some("is of a kind that this role may not hold"),
         Role::Log => (!is_path && kind != kernel_log::PATH && !is("/dev/null") && !is("/dev/pts/") && !is("/dev/tty") && !is("pipe:["))
             .then_some("is no log"),
         Role::Connect | Role::ConnectTcp | Role::Keys => Some("is of a kind that this role may not hold"),

@@ -57,6 +57,7 @@ fn warnings(config: &Config) -> Vec<String> {
     if let Ok(identity) = parent::identity(config) {
         let loaded = tls::load(config, identity).unwrap_or_default();
         warnings.extend(loaded.warnings.iter().cloned().chain(tls::expiring(&loaded.ends)));
+        warnings.extend(parent::passwords(config, identity).map(|found| found.warnings).unwrap_or_default());
         warnings.extend(surprises::find(config, identity));
     }
     warnings

@@ -7,6 +7,7 @@ pub(super) use way::client;
 
 use crate::config;
 use crate::parent;
+use crate::proto::basic;
 use crate::proto::coding::Wanted;
 use crate::proto::head::{self, HeadLimits};
 use crate::proto::status::Reject;
@@ -72,7 +73,11 @@ fn answer(file: &Path, question: &Question<'_>) -> Result<(String, bool), String
     let is_proxy = trusted.iter().any(|network| network.contains(way.client));
     let asks = if is_proxy { origin::of(&request, peer, trusted) } else { peer };
     // What only a real request has stands as it was written.
-    let facts = Facts { request_id: b"{request_id}", time: b"{time}", ..Facts::of(&request, &path, asks) };
+    let credentials = request.only_field("authorization").and_then(basic::parse);
+    // Whether the password is right is not looked at: it would stand in the history of a shell.
+    let realms: Vec<u16> = if credentials.is_some() { (0..).take(config.auths.len()).collect() } else { Vec::new() };
+    let user = credentials.as_ref().map_or(&b""[..], |credentials| &credentials.user);
+    let facts = Facts { request_id: b"{request_id}", time: b"{time}", user, realms: &realms, ..Facts::of(&request, &path, asks) };
     let chain = origin::chain(&request, asks.client, is_proxy.then_some(way.client), trusted);
     let behind = Behind {
         now: clock::unix_seconds(),

@@ -202,6 +202,7 @@ fn role() -> Option<u8> {
         "connect" => Some(broker::connect::run(Role::Connect)),
         "spool" => Some(broker::spool::run()),
         "keys" => Some(broker::keys::run()),
+        "auth" => Some(broker::auth::run()),
         "spawn" => Some(broker::spawn::run()),
         "connect-tcp" => Some(broker::connect::run(Role::ConnectTcp)),
         _ => None,

@@ -98,8 +98,8 @@ const COST: u32 = 10;
 /// What bcrypt looks at.
 const PASSWORD_MAX: usize = 72;
 
-/// More than the users that one file may have.
-const FILE_MAX: u64 = 32 << 20;
+/// Bytes of a file.
+const FILE_MAX: u64 = htpasswd::FILE_MAX;
 
 #[cfg(test)]
 mod tests {

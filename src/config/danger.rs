@@ -38,7 +38,8 @@ pub(super) fn secrets(config: &Config, files: Vec<PathBuf>) -> Vec<(PathBuf, &'s
     let pairs = config.sites.iter().filter_map(|site| site.tls.as_ref()).flat_map(|tls| &tls.pairs);
     let keys = pairs.map(|pair| (pair.key.clone(), "the private key"));
     let tickets = config.tls.ticket_keys.iter().map(|file| (file.clone(), "the keys of tickets"));
-    files.chain(logs).chain(others).chain(keys).chain(tickets).collect()
+    let passwords = config.auths.iter().map(|auth| (auth.file.clone(), "the password file"));
+    files.chain(logs).chain(others).chain(keys).chain(tickets).chain(passwords).collect()
 }
 
 /// Reports directories that are shown to workers and hold a file of the configuration, a log or the control socket: whoever gets a worker

@@ -2,8 +2,9 @@
 
 use super::quantity::{show_duration, show_rate, show_size};
 use super::{
-    Act, Backend, Cgi, Changes, Coding, Config, Directory, Exists, Jail, JailMode, Limits, Listen, Log, LogFormat, LogTarget, Matchers,
-    Network, Page, Protocol, Respond, Rule, ScriptPlace, Server, Site, Template, Tls, TlsFiles, TlsSettings, backends, jail, log, site,
+    Act, Auth, Backend, Cgi, Changes, Coding, Config, Directory, Exists, Jail, JailMode, Limits, Listen, Log, LogFormat, LogTarget,
+    Matchers, Network, Page, Protocol, Respond, Rule, ScriptPlace, Server, Site, Template, Tls, TlsFiles, TlsSettings, backends, jail, log,
+    site,
 };
 use std::path::Path;
 use std::time::Duration;
@@ -20,6 +21,7 @@ pub fn dump(config: &Config) -> String {
     tls_table(&config.tls, &mut out);
     config.backends.iter().filter(|backend| backend.protocol != Protocol::Cgi).for_each(|backend| backend_table(backend, &mut out));
     cgi_table(&config.cgi, &mut out);
+    config.auths.iter().for_each(|auth| auth_table(auth, &mut out));
     for site in &config.sites {
         site_table(site, &mut out);
     }
@@ -255,6 +257,13 @@ fn cgi_table(cgi: &Cgi, out: &mut Writer) {
     out.raw("max_processes", &cgi.limits.processes.to_string());
 }
 
+fn auth_table(auth: &Auth, out: &mut Writer) {
+    out.table(&format!("[auth.{}]", quote(&auth.name)));
+    out.string("type", "basic");
+    out.string("realm", &auth.realm);
+    out.path("file", Some(&auth.file));
+}
+
 fn rule_table(rule: &Rule, out: &mut Writer) {
     out.table("[[site.rule]]");
     matchers(&rule.matchers, out);
@@ -314,6 +323,9 @@ fn changes(changes: &Changes, out: &mut Writer) {
     }
     out.some("allow", &changes.allow);
     out.some("deny", &changes.deny);
+    if let Some(auth) = &changes.auth {
+        out.string("auth", &auth.name);
+    }
     if let Some(body) = changes.body {
         out.string("body", &show_size(body));
     }

@@ -155,6 +155,9 @@ const UNSALTED: &str =
 /// Bytes of a user's name.
 pub const USER_MAX: usize = 255;
 
+/// Bytes of a file: more than its users take.
+pub const FILE_MAX: u64 = 32 << 20;
+
 /// Users of one file.
 pub const USERS_MAX: usize = 100_000;
 

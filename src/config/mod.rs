@@ -8,6 +8,8 @@
 #![forbid(unsafe_code)]
 
 mod act;
+mod apr1;
+mod auths;
 mod backend;
 mod backends;
 mod cgi;
@@ -32,6 +34,7 @@ mod mime;
 mod names;
 mod network;
 mod parameter;
+pub mod passwords;
 mod paths;
 mod patterns;
 mod quantity;
@@ -55,6 +58,7 @@ pub mod wildcard;
 
 pub use crate::proto::coding::Coding;
 pub use crate::role::Layer;
+pub use auths::Auth;
 pub use backend::{Address as BackendAddress, Backend, Balance, Protocol, address_number};
 pub use cgi::{Cgi, RunLimits, RunSlice};
 pub use diagnostic::{Diagnostic, Diagnostics, Place};
@@ -71,14 +75,14 @@ pub use read::{parse, readable, serve};
 pub use regex::compile as compile_regex;
 pub use rule::RequestRate;
 pub use rule::{
-    Act, Changes, Directory, Exists, LogFormat, Matchers, Network, Page, Part, Respond, Rule, RulePlace, ScriptPlace, Template, ToBackend,
-    Variable,
+    Act, AskedFor, Changes, Directory, Exists, LogFormat, Matchers, Network, Page, Part, Respond, Rule, RulePlace, ScriptPlace, Template,
+    ToBackend, Variable,
 };
 pub use scope::{RunRoot, Scope, run_roots};
 pub use setting::{Setting, diagnose, diagnose_placed};
 pub use slice::{
-    ConnectSlice, FilesSlice, KeySlice, KeysSlice, LogSlice, Secret, SliceError, SpoolSlice, Target, TicketSource, WorkerSlice, decode,
-    encode,
+    AuthSlice, ConnectSlice, FilesSlice, KeySlice, KeysSlice, LogSlice, Secret, SliceError, SpoolSlice, Target, TicketSource, WorkerSlice,
+    decode, encode,
 };
 pub use spawn::{Program, Spawn, SpawnSlice};
 pub use tls::{ClientAuth, KeyKind, Pair, PairFiles, SiteTls, Tls, TlsFiles, TlsSettings, TlsVersion};
@@ -100,6 +104,8 @@ pub struct Config {
     /// In the order of the file; behind them the programs of rules with `cgi`, where there are such rules.
     pub backends: Vec<Backend>,
     pub cgi: Cgi,
+    /// In the order of the file.
+    pub auths: Vec<Auth>,
     /// In the order of the file; never empty.
     pub sites: Vec<Site>,
     /// The files that no worker may be shown, and what each is: those of the configuration, logs, the service's own.

@@ -18,8 +18,8 @@ pub(super) struct Names {
 pub(super) const FILE: Names = Names {
     table: "",
     label: "the file",
-    keys: &["include", "server", "jail", "log", "mime", "limits", "tls", "backend", "cgi", "site"],
-    planned: &["acme", "users", "auth"],
+    keys: &["include", "server", "jail", "log", "mime", "limits", "tls", "backend", "cgi", "auth", "site"],
+    planned: &["acme", "users"],
 };
 
 pub(super) const SERVER: Names = Names {
@@ -88,6 +88,10 @@ pub(super) const SITE_TLS: Names = Names {
 };
 
 /// Any name is a key of it.
+pub(super) const AUTHS: Names = Names { table: "auth", label: "[auth.NAME]", keys: &[], planned: &[] };
+
+pub(super) const AUTH: Names = Names { table: "auth", label: "[auth.NAME]", keys: &["type", "realm", "file"], planned: &[] };
+
 pub(super) const BACKENDS: Names = Names { table: "backend", label: "[backend.NAME]", keys: &[], planned: &[] };
 
 pub(super) const BACKEND: Names = Names {
@@ -178,6 +182,7 @@ pub(super) const RULE: Names = Names {
         "expires",
         "allow",
         "deny",
+        "auth",
         "body",
         "requests",
         "listing",
@@ -197,11 +202,11 @@ pub(super) const RULE: Names = Names {
         "check",
         "cgi",
     ],
-    planned: &["auth"],
+    planned: &[],
 };
 
 /// Every table that this version reads.
-const TABLES: [&Names; 12] = [&SERVER, &JAIL, &LOG, &MIME, &LIMITS, &TLS, &SITE_TLS, &BACKEND, &SPAWN, &CGI, &SITE, &RULE];
+const TABLES: [&Names; 13] = [&SERVER, &JAIL, &LOG, &MIME, &LIMITS, &TLS, &SITE_TLS, &BACKEND, &SPAWN, &CGI, &AUTH, &SITE, &RULE];
 
 /// Every key of the configuration file, with the table it stands in: `site.rule` is that of the rules.
 pub fn known_keys() -> impl Iterator<Item = (&'static str, &'static str)> {
@@ -356,7 +361,7 @@ mod tests {
         assert_eq!(explained(&JAIL, "zzz"), r#"unknown key "zzz" in [jail], known here: "mode", "root", "also", "allow_missing""#);
         assert_eq!(
             explained(&FILE, "x"),
-            r#"unknown name "x", known here: "include", [server], [jail], [log], [mime], [limits], [tls], [backend.NAME], [cgi], [[site]]"#
+            r#"unknown name "x", known here: "include", [server], [jail], [log], [mime], [limits], [tls], [backend.NAME], [cgi], [auth.NAME], [[site]]"#
         );
         assert!(explained(&JAIL, &"m".repeat(10_000)).len() < 400);
     }
@@ -396,8 +401,9 @@ mod tests {
         for key in ["path", "alias", "redirect", "respond", "try"] {
             assert_eq!(explained(&SITE, key), format!("unknown key {key:?} in [[site]], {rule}"));
         }
-        assert_eq!(explained(&SITE, "backend"), format!("unknown key \"backend\" in [[site]], {rule}"));
-        assert_eq!(explained(&SITE, "auth"), format!("unknown key \"auth\" in [[site]], {rule}; this version does not support it"));
+        for key in ["backend", "auth"] {
+            assert_eq!(explained(&SITE, key), format!("unknown key {key:?} in [[site]], {rule}"));
+        }
     }
 
     #[test]

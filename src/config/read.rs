@@ -8,7 +8,7 @@ use super::diagnostic::{Diagnostics, Faults};
 use super::document::{self, Part, Table};
 use super::include::Source;
 use super::{Config, Listen, Log, LogTarget, Rule, Server};
-use super::{backends, cgi, danger, include, jail, limits, log, mime, names, paths, server, site, tls};
+use super::{auths, backends, cgi, danger, include, jail, limits, log, mime, names, paths, server, site, tls};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use toml::de::DeTable;
@@ -44,6 +44,7 @@ pub fn serve(directory: PathBuf, listen: SocketAddr) -> Config {
         tls: tls::default(),
         backends: Vec::new(),
         cgi: cgi::default(),
+        auths: Vec::new(),
         sites: vec![site],
         secrets: Vec::new(),
     }
@@ -96,12 +97,13 @@ fn read_top(parts: Vec<Part<'_>>, files: Vec<PathBuf>, faults: &mut Faults<'_>) 
     let cgi = cgi::read(&top, faults);
     let mut backends = backends::read(&top, &mut shown, faults);
     backends.push(cgi::as_backend(&cgi));
-    let sites = site::read(&top, (&server, &tls.defaults), &backends, &mut shown, faults);
+    let auths = auths::read(&top, faults);
+    let sites = site::read(&top, (&server, &tls.defaults), (&backends, &auths), &mut shown, faults);
     let jail = top.table(&names::JAIL, faults).map_or_else(jail::default, |table| jail::read(&table, &mut shown, faults));
     if !sites.iter().flat_map(|site| &site.rules).any(Rule::runs_programs) {
         backends.pop();
     }
-    let mut config = Config { server, jail, log, mime, limits, tls, backends, cgi, sites, secrets: Vec::new() };
+    let mut config = Config { server, jail, log, mime, limits, tls, backends, cgi, auths, sites, secrets: Vec::new() };
     config.secrets = danger::secrets(&config, files);
     (config, shown)
 }
@@ -234,6 +236,11 @@ memory = "8MiB"
 file_size = "9MiB"
 max_processes = 10
 
+[auth.staff]
+type = "basic"
+realm = "Staff only"
+file = "/etc/anchorite/staff.passwd"
+
 [[site]]
 name = ["example.org", "*.example.org"]
 root = "/srv/www"
@@ -274,6 +281,7 @@ header = { X-A = "{1}", B = "" }
 expires = "30d"
 allow = "127.0.0.1"
 deny = ["0.0.0.0/0"]
+auth = "staff"
 body = "1GiB"
 requests = "5/m"
 listing = false
@@ -368,15 +376,11 @@ cgi = true
 
     #[test]
     fn what_a_later_version_has_is_refused_at_its_place() {
-        let text = "[[site]]\nroot = \"/a\"\n  [[site.rule]]\n  path = \"*.php\"\n  auth = true\n[backend.php]\ntype = \"ftp\"\naddress = \"unix:/s\"\n\
+        let text = "[[site]]\nroot = \"/a\"\n  [[site.rule]]\n  path = \"*.php\"\n[backend.php]\ntype = \"ftp\"\naddress = \"unix:/s\"\n\
                     [acme]\n";
         assert_eq!(
             told(text),
-            [
-                "5:3: \"auth\" is not supported by this version",
-                "7:8: \"type\" in [backend.NAME] is \"ftp\", did you mean \"http\"?",
-                "9:2: \"acme\" is not supported by this version",
-            ]
+            ["6:8: \"type\" in [backend.NAME] is \"ftp\", did you mean \"http\"?", "8:2: \"acme\" is not supported by this version",]
         );
     }
 

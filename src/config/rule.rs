@@ -78,6 +78,8 @@ pub struct Changes {
     pub expires: Option<Duration>,
     pub allow: Vec<Network>,
     pub deny: Vec<Network>,
+    /// Only users of this `[auth.NAME]`.
+    pub auth: Option<AskedFor>,
     /// Bytes of a request body.
     pub body: Option<u64>,
     /// Of each client, for what the rule matches; beyond: 429.
@@ -90,6 +92,15 @@ pub struct Changes {
     pub cache: Option<Duration>,
     /// Bytes per second of one response.
     pub rate: Option<u64>,
+}
+
+/// Whose users a rule asks for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AskedFor {
+    /// Its number in [`Config::auths`](super::Config::auths).
+    pub number: u16,
+    pub name: String,
+    pub realm: String,
 }
 
 /// What a rule does with a request.

@@ -1,6 +1,7 @@
 //! `[[site.rule]]`: matchers and changes read and checked; what a rule does is read by `act`. Does no I/O.
 
 use super::act;
+use super::auths;
 use super::danger::Shown;
 use super::diagnostic::{Faults, quoted};
 use super::document::{Item, Table, Text};
@@ -9,7 +10,9 @@ use super::limits::BODY;
 use super::mime::is_token;
 use super::patterns::Patterns;
 use super::template::{self, Captures, Purpose};
-use super::{Backend, Changes, Exists, Matchers, Rule, RulePlace, Template, compress, names, network, regex, requests, segments};
+use super::{
+    AskedFor, Auth, Backend, Changes, Exists, Matchers, Rule, RulePlace, Template, compress, names, network, regex, requests, segments,
+};
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -28,6 +31,7 @@ pub(super) struct Around<'a> {
     /// What the site's name says that `{1}` is, where a rule has nothing of its own to stand for it.
     pub(super) of_name: Captures,
     pub(super) backends: &'a [Backend],
+    pub(super) auths: &'a [Auth],
     pub(super) shown: &'a mut Shown,
     pub(super) regexes: &'a mut Regexes,
 }
@@ -45,7 +49,13 @@ fn read_one(table: &Table<'_>, around: &mut Around<'_>, faults: &mut Faults<'_>)
     let (file, line) = faults.file_and_line(table.at.start);
     let place = RulePlace { file: file.to_string_lossy().into_owned(), line: u32::try_from(line).unwrap_or(u32::MAX) };
     let path = paths.unwrap_or_default().iter().map(|text| text.value.to_owned()).collect();
-    Rule { matchers: read_matchers(table, path, regex, faults), changes: read_changes(table, captures, faults), act, place }
+    Rule { matchers: read_matchers(table, path, regex, faults), changes: read_changes(table, captures, around.auths, faults), act, place }
+}
+
+fn asked_for(item: &Item<'_>, auths: &[Auth], faults: &mut Faults<'_>) -> Option<AskedFor> {
+    let number = auths::named(item, auths, faults)?;
+    let auth = auths.get(usize::from(number))?;
+    Some(AskedFor { number, name: auth.name.clone(), realm: auth.realm.clone() })
 }
 
 fn read_matchers(table: &Table<'_>, path: Vec<String>, regex: Option<String>, faults: &mut Faults<'_>) -> Matchers {
@@ -60,13 +70,14 @@ fn read_matchers(table: &Table<'_>, path: Vec<String>, regex: Option<String>, fa
     }
 }
 
-fn read_changes(table: &Table<'_>, captures: &Captures, faults: &mut Faults<'_>) -> Changes {
+fn read_changes(table: &Table<'_>, captures: &Captures, auths: &[Auth], faults: &mut Faults<'_>) -> Changes {
     let index = table.item("index", faults);
     Changes {
         header: read_header(table, captures, faults),
         expires: table.item("expires", faults).and_then(|item| item.duration(EXPIRES, faults)),
         allow: networks(table, "allow", faults),
         deny: networks(table, "deny", faults),
+        auth: table.item("auth", faults).and_then(|item| asked_for(&item, auths, faults)),
         body: table.item("body", faults).and_then(|item| item.large_size(BODY, faults)),
         requests: table.item("requests", faults).and_then(|item| requests::read(&item, faults)).flatten(),
         listing: table.item("listing", faults).and_then(|item| item.boolean(faults)),

@@ -5,7 +5,7 @@ use super::danger::Shown;
 use super::diagnostic::{Diagnostic, Diagnostics, Faults};
 use super::document::{Item, Table, Text};
 use super::include::real;
-use super::{BackendAddress, Listen, backends, cgi, jail, listen, names, paths, read, server, site, tls};
+use super::{BackendAddress, Listen, auths, backends, cgi, jail, listen, names, paths, read, server, site, tls};
 use std::collections::HashMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -22,6 +22,8 @@ pub enum Setting {
     Spool,
     /// A certificate, a key, or another file of TLS.
     Tls(PathBuf),
+    /// That of an `[auth.NAME]`.
+    Passwords(PathBuf),
     /// An address of a backend.
     Backend(BackendAddress),
     /// One that workers are shown.
@@ -70,6 +72,7 @@ struct Places {
     listen: HashMap<Listen, Range<usize>>,
     logs: HashMap<PathBuf, Range<usize>>,
     tls: HashMap<PathBuf, Range<usize>>,
+    passwords: HashMap<PathBuf, Range<usize>>,
     directories: HashMap<PathBuf, Range<usize>>,
     backends: HashMap<String, Range<usize>>,
 }
@@ -81,6 +84,7 @@ impl Places {
             listen: HashMap::new(),
             logs: HashMap::new(),
             tls: HashMap::new(),
+            passwords: HashMap::new(),
             directories: HashMap::new(),
             backends: HashMap::new(),
         };
@@ -99,6 +103,12 @@ impl Places {
             places.tls.entry(file).or_insert(at);
         }
         places.backends(top, faults);
+        for (_, table) in top.named_tables(&names::AUTHS, &names::AUTH, faults) {
+            let text = table.item("file", faults).and_then(|item| item.as_text());
+            if let Some((file, text)) = text.and_then(|text| Some((paths::file(&text, faults)?, text))) {
+                places.passwords.entry(file).or_insert(text.at);
+            }
+        }
         for table in top.tables(&names::SITE, faults) {
             places.addresses(Some(&table), faults);
             places.log(table.item("access_log", faults), faults);
@@ -107,7 +117,8 @@ impl Places {
         let cgi = cgi::read(top, faults);
         let mut backends = backends::read(top, &mut shown, faults);
         backends.push(cgi::as_backend(&cgi));
-        site::read(top, (&of_service, &tls::default().defaults), &backends, &mut shown, faults);
+        let auths = auths::read(top, faults);
+        site::read(top, (&of_service, &tls::default().defaults), (&backends, &auths), &mut shown, faults);
         if let Some(table) = top.table(&names::JAIL, faults) {
             jail::read(&table, &mut shown, faults);
         }
@@ -157,6 +168,7 @@ impl Places {
             Setting::Spool => self.keys.get("spool"),
             Setting::Listen(address) => self.listen.get(address),
             Setting::Tls(path) => self.tls.get(path),
+            Setting::Passwords(path) => self.passwords.get(path),
             Setting::Log(path) => self.logs.get(path),
             Setting::Directory(path) => self.directories.get(path),
             Setting::Whole => None,

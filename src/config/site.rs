@@ -8,8 +8,8 @@ use super::mime::is_token;
 use super::rules::{self, Around, Regexes};
 use super::template::Captures;
 use super::{
-    Backend, Coding, Directory, Listen, Server, Site, Symlinks, Template, TlsSettings, compress, directory, listen, log, names, segments,
-    server, tls,
+    Auth, Backend, Coding, Directory, Listen, Server, Site, Symlinks, Template, TlsSettings, compress, directory, listen, log, names,
+    segments, server, tls,
 };
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ use std::path::PathBuf;
 pub(super) fn read(
     top: &Table<'_>,
     (server, tls): (&Server, &TlsSettings),
-    backends: &[Backend],
+    (backends, auths): (&[Backend], &[Auth]),
     shown: &mut Shown,
     faults: &mut Faults<'_>,
 ) -> Vec<Site> {
@@ -50,7 +50,7 @@ pub(super) fn read(
         site.name = read_names(table, listen, &mut taken, faults).unwrap_or(site.name);
         read_root(table, &mut site, shown, faults);
         read_others(table, &mut site, faults);
-        let around = &mut Around { of_name: captures(&site.name), backends, shown, regexes: &mut regexes };
+        let around = &mut Around { of_name: captures(&site.name), backends, auths, shown, regexes: &mut regexes };
         site.rules = rules::read(table, around, faults);
         sites.push(site);
     }

@@ -122,6 +122,13 @@ pub struct KeySlice {
     pub public: Vec<u8>,
 }
 
+/// What `auth` needs to know of the configuration.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AuthSlice {
+    /// What the configuration calls the password files, by the numbers of the `[auth.NAME]`; the parent places them.
+    pub files: Vec<String>,
+}
+
 /// Where one address of a backend leads.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Target {
@@ -166,6 +173,11 @@ impl Config {
             // How programs are started is no worker's to know.
             backends: self.backends.iter().cloned().map(|backend| Backend { spawn: None, ..backend }).collect(),
         }
+    }
+
+    /// What `auth` is told.
+    pub fn auth_slice(&self) -> AuthSlice {
+        AuthSlice { files: self.auths.iter().map(|auth| auth.file.to_string_lossy().into_owned()).collect() }
     }
 
     /// What `log` is told.

@@ -36,6 +36,8 @@ pub struct Born<S> {
     pub spawn: Option<Channel>,
     /// The same for its `keys`, and what waits for that alone.
     pub keys: Option<(Channel, Poller)>,
+    /// For workers: the way to `auth`.
+    pub auth: Option<Channel>,
     /// For `log`: the kernel's log, where it can be read.
     pub kernel_log: Option<OwnedFd>,
 }
@@ -109,9 +111,11 @@ pub const SPOOL_CHANNEL: i32 = COUNTERS + 1;
 pub const SPAWN_CHANNEL: i32 = SPOOL_CHANNEL + 1;
 /// No descriptors come from there.
 pub const KEYS_CHANNEL: i32 = SPAWN_CHANNEL + 1;
+/// Nor from there.
+pub const AUTH_CHANNEL: i32 = KEYS_CHANNEL + 1;
 
-/// For `keys`: the first of the files with private keys.
-pub const FIRST_KEY: i32 = SLICE + 1;
+/// For `keys` and `auth`: the first of the files with private keys, or with passwords.
+pub const FIRST_FILE: i32 = SLICE + 1;
 
 /// For `log`, in place of the channel to itself; perhaps not there.
 pub const KERNEL_LOG: i32 = LOG_CHANNEL;
@@ -196,11 +200,14 @@ fn take<S: DeserializeOwned>(role: Role, parent: Channel, prepare: Prepare<S>) -
         let (log, kernel_log) = match role {
             Role::Worker => (socket::inherited(LOG_CHANNEL).ok().map(Channel::from), None),
             Role::Log => (None, socket::inherited(KERNEL_LOG).ok()),
-            Role::Files | Role::Connect | Role::ConnectTcp | Role::Spool | Role::Keys | Role::Spawn | Role::Parent => (None, None),
+            Role::Files | Role::Connect | Role::ConnectTcp | Role::Spool | Role::Keys | Role::Auth | Role::Spawn | Role::Parent => {
+                (None, None)
+            }
         };
         let of_worker = |number| if role == Role::Worker { socket::inherited(number).ok().map(Channel::from) } else { None };
         let (files, connect) = (of_worker(FILES_CHANNEL), of_worker(CONNECT_CHANNEL));
         let (spool, spawn) = (of_worker(SPOOL_CHANNEL), of_worker(SPAWN_CHANNEL));
+        let auth = of_worker(AUTH_CHANNEL);
         if let Some(log) = &log {
             panic::send_to(log.as_fd().as_raw_fd());
         }
@@ -211,12 +218,26 @@ fn take<S: DeserializeOwned>(role: Role, parent: Channel, prepare: Prepare<S>) -
         clock::load_zone();
         let descriptors = usize::try_from(process::file_limit()).unwrap_or(usize::MAX);
         let confined = confine::enter(&cell).map_err(|fault| format!("step {}: {}", fault.step, fault.why))?;
-        Ok((confined, cell, slice, log, shared, files, connect, (spool, spawn, keys), kernel_log, descriptors, poller))
+        Ok((confined, cell, slice, log, shared, files, connect, (spool, spawn, keys, auth), kernel_log, descriptors, poller))
     })();
     match outcome {
-        Ok((confined, cell, slice, log, shared, files, connect, (spool, spawn, keys), kernel_log, descriptors, poller)) => {
-            Ok(Born { confined, cell, slice, descriptors, parent, poller, log, shared, files, connect, spool, spawn, keys, kernel_log })
-        }
+        Ok((confined, cell, slice, log, shared, files, connect, (spool, spawn, keys, auth), kernel_log, descriptors, poller)) => Ok(Born {
+            confined,
+            cell,
+            slice,
+            descriptors,
+            parent,
+            poller,
+            log,
+            shared,
+            files,
+            connect,
+            spool,
+            spawn,
+            keys,
+            auth,
+            kernel_log,
+        }),
         Err(why) => Err((parent, why)),
     }
 }

@@ -122,6 +122,8 @@ pub enum ToParent {
     MalformedSpool,
     /// Only from a worker: its `keys` did.
     MalformedKeys,
+    /// Only from a worker: `auth` did.
+    MalformedAuth,
     /// Only from `log`: lines that could not be written since the last such message, the last of them to `file` for the reason
     /// `errno`.
     Lost { lines: u32, file: u16, errno: u16 },
@@ -342,6 +344,7 @@ impl Message for ToParent {
             ToParent::MalformedConnect => packet.push(10),
             ToParent::MalformedSpool => packet.push(11),
             ToParent::MalformedKeys => packet.push(13),
+            ToParent::MalformedAuth => packet.push(14),
             ToParent::Failed { why } => {
                 packet.push(5);
                 packet.extend(why.bytes().filter(|byte| is_printable(*byte)).take(WHY_MAX));
@@ -368,6 +371,7 @@ impl Message for ToParent {
             [10] => Some(ToParent::MalformedConnect),
             [11] => Some(ToParent::MalformedSpool),
             [13] => Some(ToParent::MalformedKeys),
+            [14] => Some(ToParent::MalformedAuth),
             [12] => Some(ToParent::Begun),
             [5, ref why @ ..] if why.len() <= WHY_MAX && why.iter().all(|byte| is_printable(*byte)) => {
                 Some(ToParent::Failed { why: why.iter().copied().map(char::from).collect() })
@@ -481,6 +485,7 @@ mod tests {
             ToParent::MalformedConnect,
             ToParent::MalformedSpool,
             ToParent::MalformedKeys,
+            ToParent::MalformedAuth,
             ToParent::Begun,
         ]);
     }

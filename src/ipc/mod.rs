@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 pub mod answers;
+pub mod auth;
 pub mod back_off;
 pub mod birth;
 mod channel;

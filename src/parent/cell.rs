@@ -2,9 +2,10 @@
 
 use super::account;
 use super::backends::{Backends, programs, runs, spool};
+use super::passwords::Passwords;
 use crate::config::{
-    self, Act, Config, ConnectSlice, FilesSlice, JailMode, KeySlice, KeysSlice, LogNumbers, LogSlice, RunSlice, SpawnSlice, SpoolSlice,
-    TicketSource, WorkerSlice,
+    self, Act, AuthSlice, Config, ConnectSlice, FilesSlice, JailMode, KeySlice, KeysSlice, LogNumbers, LogSlice, RunSlice, SpawnSlice,
+    SpoolSlice, TicketSource, WorkerSlice,
 };
 use crate::ipc::birth;
 use crate::role::{Layer, Role};
@@ -44,6 +45,9 @@ pub(super) struct Cells {
     /// The files of these, and that of tickets where there is one.
     #[serde(skip)]
     key_files: Vec<Rc<OwnedFd>>,
+    auth: AuthSlice,
+    #[serde(skip)]
+    password_files: Vec<Rc<OwnedFd>>,
     /// When certificates are over, for `status`.
     pub(super) ends: Vec<(PathBuf, u64)>,
     spool: SpoolSlice,
@@ -68,7 +72,12 @@ impl Cells {
     ///
     /// # Errors
     /// Names every directory that cannot be shown, and why, on a line each.
-    pub(super) fn new(config: &mut Config, identity: Identity, logs: LogNumbers, tls: Loaded) -> Result<Cells, String> {
+    pub(super) fn new(
+        config: &mut Config,
+        identity: Identity,
+        logs: LogNumbers,
+        (tls, passwords): (Loaded, Passwords),
+    ) -> Result<Cells, String> {
         let mut faults: Vec<String> = Vec::new();
         let mut replace = |path: &mut PathBuf, by: fn(&Path) -> Result<PathBuf, String>| match by(path) {
             Ok(found) => *path = found,
@@ -115,6 +124,8 @@ impl Cells {
             ends: tls.ends,
             keys: KeysSlice { keys: tls.keys.iter().map(|key| (!key.given_away).then(|| slice(key))).collect(), tickets: tls.tickets },
             key_files: tls.keys.iter().filter(|key| !key.given_away).map(|key| Rc::clone(&key.file)).chain(tls.ticket_file).collect(),
+            auth: config.auth_slice(),
+            password_files: passwords.files,
             log: config.log_slice(),
             files: config.files_slice(),
             programs: programs(config, identity)?,
@@ -136,12 +147,13 @@ impl Cells {
         numbers.sites.iter().chain([&numbers.service]).copied().flatten()
     }
 
-    /// The brokers that a generation has because there are backends.
+    /// The brokers that a generation has because its configuration needs them.
     pub(super) fn brokers(&self) -> impl Iterator<Item = Role> {
         let connect = self.backends.role();
         let any = connect.is_some() || self.runs.is_some();
         let keys = Some(Role::Keys).filter(|_| self.keys.keys.iter().any(Option::is_some) || self.keys.tickets.is_some());
-        connect.into_iter().chain(Some(Role::Spool).filter(|_| any)).chain(keys)
+        let auth = Some(Role::Auth).filter(|_| !self.auth.files.is_empty());
+        connect.into_iter().chain(Some(Role::Spool).filter(|_| any)).chain(keys).chain(auth)
     }
 
     /// What is to be said where the memory of `keys` cannot be locked.
@@ -168,14 +180,20 @@ impl Cells {
         self.keys.tickets.iter_mut().for_each(|source| tickets::forget(source, hour));
     }
 
-    /// Takes the files with private keys, which a program left to itself.
-    pub(super) fn take_key_files(&mut self, files: Vec<Rc<OwnedFd>>) {
+    /// Takes the files with private keys, and behind them those with passwords, which a program left to itself.
+    pub(super) fn take_files(&mut self, mut files: Vec<Rc<OwnedFd>>) {
+        self.password_files = files.split_off(files.len().saturating_sub(self.auth.files.len()));
         self.key_files = files;
     }
 
-    /// What a process of this role is given beside its slice: files with private keys.
-    pub(super) fn key_files(&self, role: Role) -> Vec<BorrowedFd<'_>> {
-        if role == Role::Keys { self.key_files.iter().map(|file| file.as_fd()).collect() } else { Vec::new() }
+    /// What a process of this role is given beside its slice: files with private keys, or with passwords.
+    pub(super) fn given_files(&self, role: Role) -> Vec<BorrowedFd<'_>> {
+        let files: &[Rc<OwnedFd>] = match role {
+            Role::Keys => &self.key_files,
+            Role::Auth => &self.password_files,
+            Role::Parent | Role::Worker | Role::Log | Role::Files | Role::Connect | Role::ConnectTcp | Role::Spool | Role::Spawn => &[],
+        };
+        files.iter().map(|file| file.as_fd()).collect()
     }
 
     /// Looks again for the sockets of backends, which `spawn` has made meanwhile.
@@ -204,7 +222,7 @@ impl Cells {
             Role::Worker | Role::Files => self.shown.clone(),
             Role::Connect | Role::ConnectTcp => self.backends.shown.clone(),
             Role::Spool => self.spool.directory.iter().map(OsString::from).collect(),
-            Role::Log | Role::Keys | Role::Spawn | Role::Parent => Vec::new(),
+            Role::Log | Role::Keys | Role::Auth | Role::Spawn | Role::Parent => Vec::new(),
         }
     }
 
@@ -220,6 +238,7 @@ impl Cells {
             }
             Role::Spool => config::encode(&(cell, &self.spool)),
             Role::Keys => config::encode(&(cell, &self.keys)),
+            Role::Auth => config::encode(&(cell, &self.auth)),
             // Its programs come by message, since they change while it runs.
             Role::Spawn => config::encode(&(cell, ())),
             // The parent starts no parent.
@@ -247,9 +266,15 @@ impl Cells {
             paths: self.sees(role),
             local: match role {
                 Role::Worker => self.local.clone(),
-                Role::Parent | Role::Log | Role::Files | Role::Connect | Role::ConnectTcp | Role::Spool | Role::Keys | Role::Spawn => {
-                    Vec::new()
-                }
+                Role::Parent
+                | Role::Log
+                | Role::Files
+                | Role::Connect
+                | Role::ConnectTcp
+                | Role::Spool
+                | Role::Keys
+                | Role::Auth
+                | Role::Spawn => Vec::new(),
             },
             withheld: self.withheld.clone(),
             rights,
@@ -260,10 +285,12 @@ impl Cells {
             number,
             parent: process::own_id(),
             last_descriptor: match role {
-                Role::Worker => birth::KEYS_CHANNEL,
-                Role::Keys if !proof => birth::SLICE + i32::try_from(self.key_files.len()).unwrap_or(0),
+                Role::Worker => birth::AUTH_CHANNEL,
+                Role::Keys | Role::Auth if !proof => birth::SLICE + i32::try_from(self.given_files(role).len()).unwrap_or(0),
                 Role::Log => birth::KERNEL_LOG,
-                Role::Files | Role::Connect | Role::ConnectTcp | Role::Spool | Role::Keys | Role::Spawn | Role::Parent => birth::SLICE,
+                Role::Files | Role::Connect | Role::ConnectTcp | Role::Spool | Role::Keys | Role::Auth | Role::Spawn | Role::Parent => {
+                    birth::SLICE
+                }
             },
         }
     }

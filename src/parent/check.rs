@@ -8,6 +8,7 @@ use super::cell::Cells;
 use super::child::Nursery;
 use super::control;
 use super::listen::{self, Owner};
+use super::passwords::{self, Passwords};
 use super::prove::prove;
 use crate::config::{self, Act, BackendAddress, Config, JailMode, Listen, LogNumbers, LogTarget, Server, Setting};
 use crate::sys::privilege::Identity;
@@ -44,11 +45,15 @@ pub fn check(mut config: Config, depth: Depth, owner: impl Fn(&str) -> Owner) ->
         // What is tried below shall not tell it again.
         config.server.spool = PathBuf::new();
     }
-    let mut loaded = Loaded::default();
+    let (mut loaded, mut opened) = (Loaded::default(), Passwords::default());
     if let Ok(identity) = identity {
         match tls::load(&config, identity).and_then(|found| tls::check_keys(&found).map(|()| found)) {
             Ok(found) => loaded = found,
             Err(wrong) => faults.extend(of_tls(wrong)),
+        }
+        match passwords::load(&config, identity) {
+            Ok(found) => opened = found,
+            Err(wrong) => faults.extend(of_passwords(wrong)),
         }
         faults.extend(unknown_names(&mut config, identity));
     }
@@ -56,7 +61,7 @@ pub fn check(mut config: Config, depth: Depth, owner: impl Fn(&str) -> Owner) ->
     leave_out(&mut config, &missing);
     let sees_nothing = config.sites.is_empty() || matches!(&config.jail.mode, JailMode::Chroot(root) if missing.contains_key(root));
     if let (Ok(identity), false, Depth::Jail) = (identity, sees_nothing, depth) {
-        match try_roots(&mut config, identity, loaded) {
+        match try_roots(&mut config, identity, (loaded, opened)) {
             Ok(unusable) => faults.extend(unusable.into_iter().map(|(path, text)| (Setting::Directory(path), text))),
             Err(why) => faults.extend(why.lines().map(|line| (Setting::Whole, line.to_owned()))),
         }
@@ -73,6 +78,7 @@ pub(super) fn placed(file: &Path, identity: Identity, owner: impl Fn(&str) -> Ow
     // Not where names of backends lead: NSS and DNS may keep who asks, and this one serves. `connect` has said it itself.
     let mut faults = try_outside(&config, Some(identity), owner);
     faults.extend(of_tls(tls::load(&config, identity).err().unwrap_or_default()));
+    faults.extend(of_passwords(passwords::load(&config, identity).err().unwrap_or_default()));
     faults.extend(of_directories(missing_directories(&config, Some(identity))));
     if faults.is_empty() { why } else { config::diagnose(file, &faults).to_string() }
 }
@@ -80,6 +86,10 @@ pub(super) fn placed(file: &Path, identity: Identity, owner: impl Fn(&str) -> Ow
 /// Files of TLS that are not as they must be.
 fn of_tls(faults: Vec<(PathBuf, String)>) -> impl Iterator<Item = (Setting, String)> {
     faults.into_iter().map(|(path, why)| (Setting::Tls(path.clone()), format!("\"{}\": {why}", path.display())))
+}
+
+fn of_passwords(faults: Vec<(PathBuf, String)>) -> impl Iterator<Item = (Setting, String)> {
+    faults.into_iter().map(|(path, why)| (Setting::Passwords(path.clone()), format!("password file \"{}\": {why}", path.display())))
 }
 
 fn of_directories(missing: BTreeMap<PathBuf, String>) -> impl Iterator<Item = (Setting, String)> {
@@ -184,10 +194,10 @@ fn leave_out(config: &mut Config, missing: &BTreeMap<PathBuf, String>) {
     }
 }
 
-fn try_roots(config: &mut Config, identity: Identity, tls: Loaded) -> Result<Vec<(PathBuf, String)>, String> {
+fn try_roots(config: &mut Config, identity: Identity, files: (Loaded, Passwords)) -> Result<Vec<(PathBuf, String)>, String> {
     process::set_umask();
     let fault = |fault: io::Error| fault.to_string();
-    let cells = Cells::new(config, identity, LogNumbers::default(), tls)?;
+    let cells = Cells::new(config, identity, LogNumbers::default(), files)?;
     let mut nursery = Nursery {
         executable: Executable::running().map_err(fault)?,
         null: socket::null().map_err(fault)?,

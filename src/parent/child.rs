@@ -34,6 +34,7 @@ pub(super) struct Brokers {
     pub(super) spool: Channel,
     /// To the worker's own.
     pub(super) keys: Channel,
+    pub(super) auth: Channel,
     /// Of no generation.
     pub(super) spawn: Channel,
 }
@@ -76,7 +77,7 @@ pub(super) enum State {
 }
 
 impl Nursery {
-    /// Starts a process of a role with what [`Cells::encode`] says; `files` are those of `keys`, `ends` a worker's.
+    /// Starts a process of a role with what [`Cells::encode`] says; `files` are those of `keys` or `auth`, `ends` a worker's.
     ///
     /// # Errors
     /// Says what failed, with the errno.
@@ -92,9 +93,9 @@ impl Nursery {
         let (ours, theirs) = Channel::pair().map_err(|fault| format!("channel to {title}: {fault}"))?;
         let mut given = vec![theirs.as_fd(), slice.as_fd()];
         if let Some(ends) = ends {
-            let Brokers { files, connect, spool, keys, spawn } = &ends.brokers;
+            let Brokers { files, connect, spool, keys, auth, spawn } = &ends.brokers;
             given.extend([ends.log.as_fd(), connect.as_fd(), files.as_fd(), self.counters.as_fd()]);
-            given.extend([spool.as_fd(), spawn.as_fd(), keys.as_fd()]);
+            given.extend([spool.as_fd(), spawn.as_fd(), keys.as_fd(), auth.as_fd()]);
         } else if role == Role::Log
             && let Ok(kernel_log) = &self.kernel_log
         {
@@ -158,9 +159,9 @@ impl Ends {
     pub(super) fn pairs() -> Result<(Ends, Ends), String> {
         let pair = || Channel::pair().map_err(|fault| format!("channel of a worker: {fault}"));
         let ((log, to_log), (files, to_files), (connect, to_connect), (spool, to_spool)) = (pair()?, pair()?, pair()?, pair()?);
-        let ((spawn, to_spawn), (keys, to_keys)) = (pair()?, pair()?);
-        let theirs = Brokers { files: to_files, connect: to_connect, spool: to_spool, keys: to_keys, spawn: to_spawn };
-        Ok((Ends { log, brokers: Brokers { files, connect, spool, keys, spawn } }, Ends { log: to_log, brokers: theirs }))
+        let ((spawn, to_spawn), (keys, to_keys), (auth, to_auth)) = (pair()?, pair()?, pair()?);
+        let theirs = Brokers { files: to_files, connect: to_connect, spool: to_spool, keys: to_keys, auth: to_auth, spawn: to_spawn };
+        Ok((Ends { log, brokers: Brokers { files, connect, spool, keys, auth, spawn } }, Ends { log: to_log, brokers: theirs }))
     }
 }
 
@@ -172,19 +173,20 @@ impl Brokers {
             Role::Connect | Role::ConnectTcp => Some(&self.connect),
             Role::Spool => Some(&self.spool),
             Role::Keys => Some(&self.keys),
+            Role::Auth => Some(&self.auth),
             Role::Spawn => Some(&self.spawn),
             Role::Parent | Role::Worker | Role::Log => None,
         }
     }
 
-    pub(super) fn all(&self) -> [&Channel; 5] {
-        [&self.files, &self.connect, &self.spool, &self.keys, &self.spawn]
+    pub(super) fn all(&self) -> [&Channel; 6] {
+        [&self.files, &self.connect, &self.spool, &self.keys, &self.auth, &self.spawn]
     }
 }
 
-impl From<[Channel; 5]> for Brokers {
-    fn from([files, connect, spool, keys, spawn]: [Channel; 5]) -> Brokers {
-        Brokers { files, connect, spool, keys, spawn }
+impl From<[Channel; 6]> for Brokers {
+    fn from([files, connect, spool, keys, auth, spawn]: [Channel; 6]) -> Brokers {
+        Brokers { files, connect, spool, keys, auth, spawn }
     }
 }
 

@@ -164,8 +164,8 @@ impl Supervisor {
         let message = match role {
             Role::Connect | Role::ConnectTcp => ToWorker::Connect,
             Role::Spool => ToWorker::Spool,
-            // Its worker finds out by itself.
-            Role::Keys => return Ok(()),
+            // Its worker finds out by itself, and what waits for `auth` by its deadline.
+            Role::Keys | Role::Auth => return Ok(()),
             Role::Files | Role::Parent | Role::Worker | Role::Log | Role::Spawn => ToWorker::Files,
         };
         for worker in self.generations.iter().filter(|known| known.number == place.generation).flat_map(Generation::workers) {
@@ -184,9 +184,15 @@ impl Supervisor {
         let (ours, theirs) = Channel::pair().map_err(|fault| format!("log channel: {fault}"))?;
         let sent = match slot.role {
             Role::Spawn => child.channel.send(&ToSpawn::Log, &[theirs.as_fd()]),
-            Role::Worker | Role::Log | Role::Files | Role::Connect | Role::ConnectTcp | Role::Spool | Role::Keys | Role::Parent => {
-                child.channel.send(&ToWorker::Log, &[theirs.as_fd()])
-            }
+            Role::Worker
+            | Role::Log
+            | Role::Files
+            | Role::Connect
+            | Role::ConnectTcp
+            | Role::Spool
+            | Role::Keys
+            | Role::Auth
+            | Role::Parent => child.channel.send(&ToWorker::Log, &[theirs.as_fd()]),
         };
         match sent {
             Ok(()) => slot.log_end = Some(ours),

@@ -45,6 +45,7 @@ impl Supervisor {
             Received::Message(ToParent::MalformedConnect, _) if role == Role::Worker => self.condemn_broker(place, Role::is_connect),
             Received::Message(ToParent::MalformedSpool, _) if role == Role::Worker => self.condemn_broker(place, Role::is_spool),
             Received::Message(ToParent::MalformedKeys, _) if role == Role::Worker => self.condemn_keys(place),
+            Received::Message(ToParent::MalformedAuth, _) if role == Role::Worker => self.condemn_broker(place, Role::is_auth),
             Received::Message(ToParent::Lost { lines, file, errno }, _) if role == Role::Log => {
                 self.lost_lines += u64::from(lines);
                 self.logs.report.line(Level::Error, &self.logs.loss(lines, file, errno));
@@ -71,6 +72,7 @@ impl Supervisor {
                 | ToParent::MalformedConnect
                 | ToParent::MalformedSpool
                 | ToParent::MalformedKeys
+                | ToParent::MalformedAuth
                 | ToParent::Lost { .. }
                 | ToParent::NoSyslog
                 | ToParent::Begun,

@@ -38,7 +38,7 @@ pub(super) struct Legacy {
     pub(super) fixed: Fixed,
     /// Whence the keys of tickets come.
     pub(super) tickets: Option<TicketSource>,
-    /// The files with private keys, for the way back.
+    /// The files with private keys and with passwords, for the way back.
     pub(super) keys: Vec<i32>,
     /// Where the program lay when the service started.
     pub(super) program: OsString,
@@ -57,7 +57,7 @@ pub(super) struct LeftChild {
     pub(super) pid: i32,
     pub(super) channel: i32,
     /// Of a worker: what each `files`, `connect` and `spool` of its generation gets, and `spawn`.
-    pub(super) ends: Option<[i32; 5]>,
+    pub(super) ends: Option<[i32; 6]>,
     /// What `log` and the counters know it by.
     pub(super) log_number: u16,
 }
@@ -90,7 +90,7 @@ pub(super) struct LeftGeneration {
     pub(super) drain_ms: u64,
     /// Role and number of each place, and the place of its process in [`Legacy::children`].
     pub(super) slots: Vec<(Role, u16, Option<usize>)>,
-    /// The files with its private keys, by their places in [`Legacy::keys`].
+    /// The files with its private keys, then those with passwords, by their places in [`Legacy::keys`].
     pub(super) keys: Vec<usize>,
 }
 
@@ -151,7 +151,8 @@ impl Legacy {
                 Child { pid: left.pid, channel: Channel::from(copy(left.channel)?), started_ms: 0, state: State::Serving, dying: false };
             let taken = |number| copy(number).map(Channel::from);
             let ends =
-                left.ends.map(|[a, b, c, d, e]| Ok::<_, String>([taken(a)?, taken(b)?, taken(c)?, taken(d)?, taken(e)?])).transpose()?;
+                left.ends.map(|[a, b, c, d, e, f]| Ok::<_, String>([taken(a)?, taken(b)?, taken(c)?, taken(d)?, taken(e)?, taken(f)?]));
+            let ends = ends.transpose()?;
             Ok(Found { role, child, log_number: left.log_number, ends: ends.map(Brokers::from) })
         });
         Ok(Inherited {

@@ -6,6 +6,7 @@ use super::cell::Cells;
 use super::control;
 use super::listen::{Listener, listen};
 use super::logs::Logs;
+use super::passwords;
 use crate::config::{self, Config, Level, directories};
 use crate::sys::attributes::Mounts;
 use crate::sys::privilege::Identity;
@@ -120,8 +121,10 @@ pub(super) fn prepare(
     let watched = Watched::new(shown.into_iter().filter(|path| mounts.is_on_local_disk(path)), clock::monotonic_ms());
     let named = |(path, why): &(PathBuf, String)| format!("\"{}\": {why}", path.display());
     let tls = tls::load(&config, identity).map_err(|faults| faults.iter().map(named).collect::<Vec<_>>().join("\n"))?;
-    let warnings: Vec<String> = tls.warnings.iter().cloned().chain(tls::expiring(&tls.ends)).collect();
-    let cells = Rc::new(Cells::new(&mut config, identity, numbers, tls)?);
+    let passwords = passwords::load(&config, identity).map_err(|faults| faults.iter().map(named).collect::<Vec<_>>().join("\n"))?;
+    let of_tls = tls.warnings.iter().cloned().chain(tls::expiring(&tls.ends));
+    let warnings: Vec<String> = of_tls.chain(passwords.warnings.iter().cloned()).collect();
+    let cells = Rc::new(Cells::new(&mut config, identity, numbers, (tls, passwords))?);
     warnings.into_iter().chain(cells.swappable()).for_each(|warning| logs.report.line(Level::Warning, &warning));
     Ok(Prepared {
         cells,

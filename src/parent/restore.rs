@@ -70,7 +70,7 @@ fn restore(resume: i32, why: &str) -> Result<Supervisor, String> {
         let keys = left.keys.iter().filter_map(|place| legacy.keys.get(*place)).map(|number| Ok(Rc::new(copy(*number)?)));
         let keys = keys.collect::<Result<_, String>>()?;
         let mut generation = generation(left, &listeners, &mut children);
-        Rc::make_mut(&mut generation.cells).take_key_files(keys);
+        Rc::make_mut(&mut generation.cells).take_files(keys);
         supervisor.take_up(generation).map_err(|fault| format!("epoll: {fault}"))?;
     }
     supervisor.pid_file = rest.pid_file.map(|path| PidFile::keep(Path::new(&path)));

@@ -46,10 +46,12 @@ impl Slot {
         match self.role {
             Role::Worker | Role::Files | Role::Keys if self.generation <= 1 => format!("{} {}", self.role.name(), self.number),
             Role::Worker | Role::Files | Role::Keys => format!("{} {}, generation {}", self.role.name(), self.number, self.generation),
-            Role::Connect | Role::ConnectTcp | Role::Spool if self.generation > 1 => {
+            Role::Connect | Role::ConnectTcp | Role::Spool | Role::Auth if self.generation > 1 => {
                 format!("{}, generation {}", self.role.name(), self.generation)
             }
-            Role::Log | Role::Connect | Role::ConnectTcp | Role::Spool | Role::Spawn | Role::Parent => self.role.name().to_owned(),
+            Role::Log | Role::Connect | Role::ConnectTcp | Role::Spool | Role::Auth | Role::Spawn | Role::Parent => {
+                self.role.name().to_owned()
+            }
         }
     }
 

@@ -56,6 +56,7 @@ impl Supervisor {
             Role::Log => "sent malformed log lines",
             Role::Spool => "asked spool what it may not",
             Role::Keys => "asked keys for what it may not have",
+            Role::Auth => "asked auth what it may not",
             Role::Connect | Role::ConnectTcp => "asked connect what it may not",
             Role::Files | Role::Worker | Role::Spawn | Role::Parent => "asked files what it may not",
         };
@@ -76,7 +77,7 @@ impl Supervisor {
         self.condemn_all(Role::Keys, is_meant, "sent malformed answers")
     }
 
-    /// A worker says that its `connect` or `spool` sent what it may not.
+    /// A worker says that its `connect`, `spool` or `auth` sent what it may not.
     pub(super) fn condemn_broker(&mut self, accuser: Place, is_it: fn(Role) -> bool) -> Result<(), String> {
         let is_meant = |slot: &Slot| slot.generation == accuser.generation;
         let role = self.slots().find(|slot| is_it(slot.role) && is_meant(slot)).map(|slot| slot.role);

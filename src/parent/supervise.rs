@@ -263,8 +263,8 @@ impl Supervisor {
         let ends = if slot.role == Role::Worker { Some(Ends::pairs()?) } else { None };
         let birth = if generation.phase == Phase::Starting { Birth::First } else { Birth::Again };
         let slice = generation.cells.encode(slot.role, log_number, birth);
-        let keys = generation.cells.key_files(slot.role);
-        let child = self.nursery.start(slot.role, &slice, &slot.name(), &keys, ends.as_ref().map(|(ends, _)| ends))?;
+        let files = generation.cells.given_files(slot.role);
+        let child = self.nursery.start(slot.role, &slice, &slot.name(), &files, ends.as_ref().map(|(ends, _)| ends))?;
         self.poller.add(&child.channel, Interest::Input, place.token()).map_err(|fault| format!("epoll: {fault}"))?;
         slot.child = Some(child);
         slot.asked = 0;
@@ -417,7 +417,7 @@ impl Supervisor {
         for slot in &mut generation.slots {
             slot.next_start = None;
             let send = |child: &&Child| match slot.role {
-                Role::Files | Role::Connect | Role::ConnectTcp | Role::Spool | Role::Keys => {
+                Role::Files | Role::Connect | Role::ConnectTcp | Role::Spool | Role::Keys | Role::Auth => {
                     child.channel.send(&ToFiles::Stop, &[]).is_err()
                 }
                 Role::Spawn => child.channel.send(&ToSpawn::Stop, &[]).is_err(),

@@ -128,7 +128,8 @@ impl Supervisor {
                 slots: Vec::new(),
                 keys: Vec::new(),
             };
-            for file in generation.cells.key_files(Role::Keys) {
+            let cells = &generation.cells;
+            for file in cells.given_files(Role::Keys).into_iter().chain(cells.given_files(Role::Auth)) {
                 left.keys.push(keys.len());
                 keys.push(kept.keep(file)?);
             }

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod accept;
+pub mod basic;
 pub mod body;
 pub mod cgi;
 pub mod chunked;

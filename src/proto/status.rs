@@ -20,6 +20,7 @@ impl Status {
     pub const NOT_MODIFIED: Status = Status(304);
     pub const PERMANENT_REDIRECT: Status = Status(308);
     pub const BAD_REQUEST: Status = Status(400);
+    pub const UNAUTHORIZED: Status = Status(401);
     pub const FORBIDDEN: Status = Status(403);
     pub const NOT_FOUND: Status = Status(404);
     pub const METHOD_NOT_ALLOWED: Status = Status(405);
@@ -154,6 +155,7 @@ mod tests {
             Status::NOT_MODIFIED,
             Status::PERMANENT_REDIRECT,
             Status::BAD_REQUEST,
+            Status::UNAUTHORIZED,
             Status::FORBIDDEN,
             Status::NOT_FOUND,
             Status::METHOD_NOT_ALLOWED,

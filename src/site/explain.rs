@@ -62,6 +62,10 @@ pub fn explain(
     };
     let mut lines = vec![site_line(site, number, chosen), path_line(facts)];
     lines.extend(client_line(facts));
+    if !facts.user.is_empty() {
+        let text = format!("takes user \"{}\" for one whose password is right, which is not looked at", shown(facts.user));
+        lines.push(Line::new("user", text).with("user", facts.user));
+    }
     let mut notes = notes.into_iter();
     lines.extend(events.iter().map(|event| {
         let note = if matches!(event, Event::Answered(_)) { notes.next().flatten() } else { None };
@@ -129,7 +133,7 @@ impl Explanation {
         match self.outcome {
             Outcome::File(()) | Outcome::Listing | Outcome::Redirect(_) | Outcome::Page(_) | Outcome::Allow | Outcome::Backend => true,
             Outcome::Status(status) | Outcome::ErrorPage(status, ()) | Outcome::Respond(status) => status.code() < 400,
-            Outcome::MethodNotAllowed | Outcome::Source => false,
+            Outcome::MethodNotAllowed | Outcome::Source | Outcome::Login(_) => false,
         }
     }
 }
@@ -141,6 +145,7 @@ impl<F> Outcome<F> {
             Outcome::File(_) | Outcome::Listing | Outcome::Page(_) => Some(Status::OK),
             Outcome::Redirect(status) | Outcome::Status(status) | Outcome::ErrorPage(status, _) | Outcome::Respond(status) => Some(*status),
             Outcome::Source => Some(Status::FORBIDDEN),
+            Outcome::Login(_) => Some(Status::UNAUTHORIZED),
             Outcome::Allow => Some(Status::NO_CONTENT),
             Outcome::MethodNotAllowed => Some(Status::METHOD_NOT_ALLOWED),
             Outcome::Backend => None,
@@ -157,6 +162,7 @@ impl<F> Outcome<F> {
             Outcome::Page(page) => Outcome::Page(page),
             Outcome::Backend => Outcome::Backend,
             Outcome::Source => Outcome::Source,
+            Outcome::Login(realm) => Outcome::Login(realm),
             Outcome::Allow => Outcome::Allow,
             Outcome::MethodNotAllowed => Outcome::MethodNotAllowed,
         }
@@ -206,6 +212,10 @@ fn event_line(event: &Event, note: Option<String>, sites: &Sites, site: &Compile
             let client = client(facts);
             let verb = if *refuses { "refuses" } else { "permits" };
             Line::new("access", format!("{} {verb} client {client}", named(*rule))).rule(site, *rule).truth("permits", !refuses)
+        }
+        Event::Login { rule } => {
+            let realm = site.site.rules.get(*rule).and_then(|rule| rule.changes.auth.as_ref()).map_or("", |auth| auth.name.as_str());
+            Line::new("login", format!("{} asks for a user of [auth.{realm}]", named(*rule))).rule(site, *rule).with("auth", realm)
         }
         Event::Rule { rule, mismatch: None } => {
             Line::new("rule", format!("{} matches", named(*rule))).rule(site, *rule).truth("matches", true)
@@ -329,6 +339,7 @@ fn outcome_line(
             let what = format!("{}: \"{}\" is the source of a script, and no rule hands it to a backend", Status::FORBIDDEN, shown(&file));
             line(what).number("status", Status::FORBIDDEN.code()).with("source", file)
         }
+        Outcome::Login(_) => status(Status::UNAUTHORIZED),
         Outcome::Allow => status(Status::NO_CONTENT).with("allow", super::plan::ALLOW),
         Outcome::MethodNotAllowed => status(Status::METHOD_NOT_ALLOWED).with("allow", super::plan::ALLOW),
     }

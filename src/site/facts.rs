@@ -39,6 +39,8 @@ pub struct Facts<'a> {
     pub time: &'a [u8],
     /// Of the client's authentication; empty without.
     pub user: &'a [u8],
+    /// The numbers of the `[auth.NAME]` that it is a user of.
+    pub realms: &'a [u16],
     /// `None` for plain connections.
     pub tls: Option<&'a Secured>,
 }
@@ -143,6 +145,7 @@ impl<'a> Facts<'a> {
             request_id: b"",
             time: b"",
             user: b"",
+            realms: &[],
             tls: None,
         }
     }
@@ -220,6 +223,7 @@ pub(crate) mod tests {
                 request_id: b"id1",
                 time: b"",
                 user: b"",
+                realms: &[],
                 tls: None,
             }
         }

@@ -39,6 +39,8 @@ pub struct Plan {
     /// A plain request is sent to https.
     to_https: bool,
     limits: Limited,
+    /// The limits that the request has been counted in.
+    counted: Vec<Quota>,
     forbidden: Option<Forbidden>,
 }
 
@@ -75,6 +77,14 @@ impl Plan {
         self.begin_traced(site, facts, &mut Silent)
     }
 
+    /// Starts again on the request, which is known to be a user's by now. What is counted of its client is not counted again.
+    pub fn begin_again<F>(&mut self, site: &Compiled, facts: &Facts<'_>) -> Step<F> {
+        let counted = std::mem::take(&mut self.counted);
+        let step = self.begin(site, facts);
+        self.counted = counted;
+        step
+    }
+
     /// Goes on with the answer to [`Plan::lookup`]; site and facts must be those of [`Plan::begin`].
     pub fn resume<F>(&mut self, site: &Compiled, facts: &Facts<'_>, answer: Answer<F>) -> Step<F> {
         self.resume_traced(site, facts, answer, &mut Silent)
@@ -85,6 +95,7 @@ impl Plan {
         self.state = State::Idle;
         self.run = None;
         self.limits = Limited::NotYet;
+        self.counted.clear();
         self.forbidden = None;
         self.to_https = https::redirects(&site.site, facts);
         if self.to_https {
@@ -108,6 +119,7 @@ impl Plan {
             Outcome::Status(status) => Some(*status),
             Outcome::MethodNotAllowed => Some(Status::METHOD_NOT_ALLOWED),
             Outcome::Source => Some(Status::FORBIDDEN),
+            Outcome::Login(_) => Some(Status::UNAUTHORIZED),
             // `respond = 404` without a text means the page that the site has for it.
             Outcome::Respond(status) if status.code() >= 400 && self.body().is_none() => Some(*status),
             Outcome::File(_)
@@ -211,13 +223,11 @@ impl Plan {
             (State::Index(index), Answer::File(_)) if self.is_script_index(site, facts, index) => self.run_index(site, facts, index, trace),
             // A method that does not read files could only have been meant for a script.
             (State::Index(_), Answer::File(_)) if self.method::<F>(facts).is_some() => self.refuse_method(facts),
-            (State::Index(index), Answer::File(file)) => {
-                if self.permits_index(site, facts, index) {
-                    self.done(Outcome::File(file))
-                } else {
-                    self.forbid(Forbidden::ByRule)
-                }
-            }
+            (State::Index(index), Answer::File(file)) => match self.index_refusal(site, facts, index) {
+                None => self.done(Outcome::File(file)),
+                Some(Next::Login(realm)) => self.done(Outcome::Login(realm)),
+                Some(_) => self.forbid(Forbidden::ByRule),
+            },
             (State::Target, Answer::Directory) if !self.question.directory => self.done(Outcome::Redirect(Status::MOVED_PERMANENTLY)),
             (State::Target, Answer::Directory) => self.ask_index(&site.site, facts, 0, trace),
             (State::Target, Answer::Missing) => self.end(Status::NOT_FOUND),
@@ -270,7 +280,9 @@ impl Plan {
         match (self.limits, &self.run) {
             (Limited::NotYet, Some(run)) => {
                 self.limits = Limited::Within;
-                run.changes.requests.clone()
+                let new: Vec<Quota> = run.changes.requests.iter().filter(|quota| !self.counted.contains(quota)).copied().collect();
+                self.counted.extend_from_slice(&new);
+                new
             }
             (Limited::NotYet | Limited::Within | Limited::Beyond(_), _) => Vec::new(),
         }
@@ -360,6 +372,7 @@ impl Plan {
             // No other 403 comes of rules.
             Next::Status(Status::FORBIDDEN) => self.forbid(Forbidden::ByRule),
             Next::Status(code) => self.end(code),
+            Next::Login(realm) => self.done(Outcome::Login(realm)),
             Next::Redirect(code) => self.done(Outcome::Redirect(code)),
             Next::Respond(code) => self.done(Outcome::Respond(code)),
             Next::Page(page) => self.done(Outcome::Page(page)),
@@ -449,9 +462,15 @@ impl Plan {
     }
 
     /// What may not be had by its own path is not had as an index either.
-    fn permits_index(&mut self, site: &Compiled, facts: &Facts<'_>, number: usize) -> bool {
-        let name = self.index(&site.site).get(number).map_or("", String::as_str);
-        self.permits(site, facts, name.as_bytes(), false)
+    fn index_refusal(&mut self, site: &Compiled, facts: &Facts<'_>, number: usize) -> Option<Next> {
+        if !site.rules.limits_access() || self.run.is_none() {
+            return None;
+        }
+        let path = self.index_path(site, facts, number);
+        let run = self.run.as_mut()?;
+        let Some(path) = path else { return Some(Next::Status(Status::FORBIDDEN)) };
+        let why = run.refusal(&site.rules, facts, &path, Stands::File)?;
+        Some(run.refuse(why, &site.rules))
     }
 
     /// Whether access rules permit a name in the directory that the path names.

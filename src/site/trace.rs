@@ -17,6 +17,8 @@ pub struct Silent;
 pub enum Event {
     /// An `allow` or `deny` was tried on the path; `None`: it permits.
     Access { rule: usize, refuses: bool },
+    /// A rule asks for a user, and the request is not known to be one's.
+    Login { rule: usize },
     /// A rule matched, or the first of its matchers that did not.
     Rule { rule: usize, mismatch: Option<Mismatch> },
     /// What a rule that matched did.

@@ -244,9 +244,9 @@ impl Trust {
     fn is_readable(&self, stat: &FileStat) -> Option<&'static str> {
         let by_service = |(uid, gid)| stat.st_uid == uid || (stat.st_gid == gid && stat.st_mode & libc::S_IRGRP != 0);
         if stat.st_mode & libc::S_IROTH != 0 {
-            Some("everybody can read it, which a private key must not be (chmod o-r)")
+            Some("everybody can read it, and what it holds is secret (chmod o-r)")
         } else if self.service.is_some_and(by_service) {
-            Some("the service's user can read it, which a private key must not be")
+            Some("the service's user can read it, and what it holds is secret")
         } else {
             None
         }

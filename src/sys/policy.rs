@@ -95,6 +95,7 @@ impl Policy {
             Role::ConnectTcp => &compiled::CONNECT_TCP,
             Role::Spool => &compiled::SPOOL,
             Role::Keys => &compiled::KEYS,
+            Role::Auth => &compiled::AUTH,
             Role::Spawn => &compiled::SPAWN,
         }
     }
@@ -129,7 +130,7 @@ mod tests {
     #[test]
     fn executable_memory_is_granted_to_no_confined_role() {
         const PROT_EXEC: u64 = 4;
-        for role in [Role::Worker, Role::Log, Role::Files, Role::Connect, Role::ConnectTcp, Role::Spool, Role::Keys] {
+        for role in [Role::Worker, Role::Log, Role::Files, Role::Connect, Role::ConnectTcp, Role::Spool, Role::Keys, Role::Auth] {
             for call in Policy::of(role).allow.iter().filter(|call| ["mmap", "mprotect"].contains(&call.name)) {
                 assert!(call.arguments.iter().any(|a| a.index == 2 && a.mask & PROT_EXEC != 0 && a.value & PROT_EXEC == 0), "{call:?}");
             }

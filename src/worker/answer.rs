@@ -12,16 +12,17 @@ use super::encoder::EncodedPages;
 use super::fetched::Fetched;
 use super::files::{self, Files, Manner};
 use super::log::{Exchange, Log};
+use super::logins::Logins;
 use super::pace::Pace;
 use super::pending::{Paused, Pending};
 use super::response::{self, Head, Persistence};
 use super::segment::{Delimiter, Rest, Segment};
 use super::served::{Ahead, Content, Prepared, Served, Variants};
+use super::state::Ticket;
 use super::tls::identity::Identities;
 use super::tls::link::Place;
-use super::visit::{Line, Visit};
+use super::visit::{Line, User, Visit};
 use crate::config::{Level, Limits, Listen, Proxies, WorkerSlice};
-use crate::ipc::lines;
 use crate::proto::coding::{Coding, Wanted};
 use crate::proto::conditional::{self, Precondition, Validators};
 use crate::proto::head::{self, Framing, HeadLimits, Method, Request, Version};
@@ -51,8 +52,10 @@ pub(super) struct Service {
     pub(super) log: Log,
     pub(super) disk: Disk,
     pub(super) backends: Backends,
-    /// What `files` said to the connection that is driven.
+    pub(super) logins: Logins,
+    /// What `files` or `auth` said to the connection that is driven, and whom it is known to be from since.
     pub(super) told: Option<Told>,
+    pub(super) user: Option<Rc<User>>,
     pub(super) counters: Counters,
     pub(super) clients: Clients,
     pub(super) refusals: Refusals,
@@ -78,12 +81,12 @@ pub(super) struct Service {
     /// What the rules change in the response being made, and where that begins in `out`.
     pub(super) changes: ResponseChanges,
     start: usize,
-    uid: u32,
+    pub(super) uid: u32,
     pub(super) path: Path,
     pub(super) page: Vec<u8>,
     pub(super) encoded_pages: EncodedPages,
     /// Error lines of the last minute, to write each once.
-    said: HashMap<String, u64>,
+    pub(super) said: HashMap<String, u64>,
     pub(super) boundaries: Boundaries,
 }
 
@@ -93,8 +96,8 @@ pub(super) enum Answered {
     Response { persistence: Persistence, rest: Option<Box<Rest>> },
     /// The plan asks something of the disk; the request has to be taken up again with [`Service::resume`], and with the same persistence.
     Asks(Box<Paused>),
-    /// As that, when the answer of this number has come from `files`.
-    Waits(Box<Paused>, u32),
+    /// As that, when the answer of this number has come from `files` or `auth`.
+    Waits(Box<Paused>, Ticket),
     /// A backend is asked; goes on with [`Service::respond`] when its answer has begun.
     Backend(Box<Handed>),
     /// What is to be done is decided; the body has to be read first, then [`Service::conclude`].
@@ -140,7 +143,7 @@ impl Service {
     pub(super) fn new(
         slice: WorkerSlice,
         files: Files,
-        (identities, log, disk, backends): (Identities, Log, Disk, Backends),
+        (identities, log, disk, logins, backends): (Identities, Log, Disk, Logins, Backends),
         counters: Counters,
         clients: Clients,
         uid: u32,
@@ -168,7 +171,9 @@ impl Service {
             log,
             disk,
             backends,
+            logins,
             told: None,
+            user: None,
             counters,
             clients,
             refusals: Refusals::default(),
@@ -278,10 +283,10 @@ impl Service {
             let step = plan.refuse(self.sites.compiled(site), &facts(incoming, &self.path, &id, &self.clock.log_time), seconds);
             return self.carry_on(incoming, site, plan, step);
         }
-        match incoming.request.framing {
-            Framing::None => self.decided(incoming, site, plan, outcome),
-            Framing::Length(_) | Framing::Chunked => self.before_body(incoming, site, plan, outcome),
+        if let Outcome::Login(realm) = outcome {
+            return self.log_in(incoming, site, plan, realm);
         }
+        self.go_on(incoming, site, plan, outcome)
     }
 
     /// Answers a request, whose body is read as far as it is going to be.
@@ -335,6 +340,7 @@ impl Service {
             port: visit.port,
             scheme: visit.scheme,
             tls: visit.tls.as_deref(),
+            user: visit.user(),
         };
         self.log.access(self.clock.now, &exchange);
     }
@@ -361,6 +367,7 @@ impl Service {
                 Answered::Backend(Handed::boxed(incoming.head, incoming.persistence, site, plan, exchange))
             }
             Outcome::Source => self.page(incoming, site, Status::FORBIDDEN, &[]),
+            Outcome::Login(_) => self.page(incoming, site, Status::UNAUTHORIZED, &[]),
             Outcome::Status(status) => match plan.retry_after() {
                 Some(seconds) => self.page(incoming, site, status, &[("Retry-After", seconds.to_string().as_bytes())]),
                 None => self.page(incoming, site, status, &[]),
@@ -425,7 +432,7 @@ impl Service {
             Err(answered) => return answered,
         };
         match self.look_for_siblings(incoming, site, plan.lookup(), &file) {
-            Some(id) => Answered::Waits(Paused::boxed(plan, Pending::Beside(file), incoming.persistence), id),
+            Some(id) => Answered::Waits(Paused::boxed(plan, Pending::Beside(file), incoming.persistence), Ticket::Disk(id)),
             None => self.among_siblings(incoming, site, &mut plan, &file),
         }
     }
@@ -539,28 +546,6 @@ impl Service {
         answered
     }
 
-    /// Writes an error line, each once a minute: a client that asks again and again does not fill the log.
-    pub(super) fn complain(&mut self, incoming: &Incoming<'_>, site: usize, fault: &str) {
-        const INTERVAL_MS: u64 = 60_000;
-        const REMEMBERED: usize = 256;
-        let now = self.clock.now;
-        let key = format!("{site} {fault}");
-        if self.said.get(&key).is_some_and(|said| now.saturating_sub(*said) < INTERVAL_MS) {
-            return;
-        }
-        if self.said.len() >= REMEMBERED {
-            self.said.retain(|_, said| now.saturating_sub(*said) < INTERVAL_MS);
-        }
-        if self.said.len() >= REMEMBERED {
-            return;
-        }
-        self.said.insert(key, now);
-        let name = self.sites.get(site).name.first().map_or("", String::as_str);
-        let line = lines::escaped(incoming.request.line);
-        let text = format!("client {}, site \"{name}\", request \"{line}\": {fault} (uid {})", incoming.visit.client, self.uid);
-        self.log.error(Level::Error, &text);
-    }
-
     /// Says at the start which roots this process cannot look into; a client then only sees 403.
     pub(super) fn check_roots(&mut self) {
         for (number, base) in self.sites.directories().iter().enumerate() {
@@ -575,7 +560,16 @@ impl Service {
 
 /// What the rules may look at.
 pub(super) fn facts<'a>(incoming: &Incoming<'a>, path: &'a Path, id: &'a [u8], time: &'a [u8]) -> Facts<'a> {
-    Facts { request_id: id, time, tls: incoming.visit.tls.as_deref(), ..Facts::of(incoming.request, path, incoming.visit.origin()) }
+    let visit = incoming.visit;
+    let realms = visit.user.as_ref().map_or(&[][..], |user| &user.realms);
+    Facts {
+        request_id: id,
+        time,
+        tls: visit.tls.as_deref(),
+        user: visit.user(),
+        realms,
+        ..Facts::of(incoming.request, path, visit.origin())
+    }
 }
 
 pub(super) fn hexadecimal(number: u128) -> [u8; 32] {

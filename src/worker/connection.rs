@@ -21,7 +21,7 @@ use super::clock::millis;
 use super::outgoing::{Outgoing, Sent};
 use super::pending::Paused;
 use super::response::Persistence;
-use super::state::{Fate, Waiting};
+use super::state::{Fate, Ticket, Waiting};
 use super::transport::Transport;
 use super::visit::Visit;
 use crate::ipc::counters::Gauge;
@@ -51,8 +51,8 @@ pub(super) struct Connection {
     held: usize,
     /// A request asks something of the disk.
     asking: Option<Box<Asking>>,
-    /// The number of the answer from `files` that it waits for.
-    pub(super) ticket: Option<u32>,
+    /// The number of the answer that it waits for.
+    pub(super) ticket: Option<Ticket>,
     /// Until when the present request may wait for disks, once it did.
     patience: Option<u64>,
     /// A request waits for its backend; and the exchange whose answer is being sent.
@@ -422,12 +422,18 @@ impl Connection {
             self.unread = true;
             return self.send_made(service);
         }
+        if asked.is_none() {
+            self.visit.user = None;
+        }
         let visit = self.visit();
         let incoming = |persistence| Incoming { request: &request, head: bytes, visit: &visit, persistence };
         let answered = match asked {
             None => service.answer(&incoming(service.persistence(&request, self.requests + 1))),
             Some(paused) => service.resume(&incoming(paused.persistence), *paused),
         };
+        if let Some(user) = service.user.take() {
+            self.visit.user = Some(user);
+        }
         if !apart {
             self.unread = !matches!(request.framing, Framing::None | Framing::Length(0));
         }

@@ -5,6 +5,7 @@
 //! one deadline, and a directory that lets deadlines pass is left alone for a while: a disk that hangs must not hold what others
 //! could be answered with.
 
+use crate::ipc::auth::Verdict;
 use crate::ipc::disk::{Act, Outcome, Reply, Request};
 use crate::ipc::messages::Message;
 use crate::ipc::{Channel, Received};
@@ -27,6 +28,8 @@ pub(super) struct Question {
 pub(super) enum Told {
     /// With the files that came with it.
     Answer(Outcome, Vec<Opened>),
+    /// `auth` has said this.
+    Verdict(Verdict),
     /// No answer came in time.
     Late,
 }

@@ -96,7 +96,7 @@ impl Service {
     pub(super) fn take_siblings(&mut self, site: usize, lookup: Lookup<'_>, original: &Rc<Served>) {
         let (found, opened) = match self.told.take() {
             Some(Told::Answer(Outcome::Beside(found), opened)) => (*found, opened),
-            Some(Told::Answer(..) | Told::Late) | None => ([None; Coding::ALL.len()], Vec::new()),
+            Some(Told::Answer(..) | Told::Verdict(_) | Told::Late) | None => ([None; Coding::ALL.len()], Vec::new()),
         };
         let mut opened = opened.into_iter();
         for (coding, found) in Coding::ALL.into_iter().zip(found) {

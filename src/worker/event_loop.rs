@@ -18,8 +18,9 @@ use super::counters::Counters;
 use super::disk::{self, Came, Disk, Told};
 use super::files::Files;
 use super::log::Log;
+use super::logins::Logins;
 use super::spool::Spool;
-use super::state::{Fate, Waiting};
+use super::state::{Fate, Ticket, Waiting};
 use super::timer::Wheel;
 use super::tls::identity::Identities;
 use super::tls::signer::Keeper;
@@ -114,6 +115,10 @@ impl Worker {
         if let Some(channel) = disk.channel() {
             poller.add(channel, Interest::Input, FILES)?;
         }
+        let logins = Logins::new(born.auth);
+        if let Some(channel) = logins.channel() {
+            poller.add(channel, Interest::Input, AUTH)?;
+        }
         let spool = Spool::new(born.spool, born.slice.spool.clone());
         let backends = Backends::new(born.slice.backends.clone(), (born.connect, spool, born.spawn), shared, born.cell.number);
         if let Some(channel) = backends.channel() {
@@ -130,7 +135,7 @@ impl Worker {
                 return Err(io::ErrorKind::InvalidData.into());
             }
         };
-        let service = Service::new(born.slice, files, (identities, log, disk, backends), counters, clients, identity.uid);
+        let service = Service::new(born.slice, files, (identities, log, disk, logins, backends), counters, clients, identity.uid);
         let worker = Worker {
             wheel: Wheel::new(service.clock.now),
             parent: born.parent,
@@ -176,6 +181,7 @@ impl Worker {
                     FILES => self.take_answers(),
                     CONNECT => self.take_connections(),
                     SPOOL => self.take_spooled(),
+                    AUTH => self.take_verdicts(),
                     token if token & LINK != 0 => self.service.backends.ready(token, self.service.clock.now),
                     token if token & SESSION != 0 => self.drive_session(token),
                     token if token < FIRST_CONNECTION => self.accept(token),
@@ -328,7 +334,9 @@ impl Worker {
                 return;
             }
             match self.service.disk.receive(self.service.clock.now) {
-                Came::Answer { id, waiting, told } => waiting.into_iter().for_each(|token| self.tell(token, id, told.clone())),
+                Came::Answer { id, waiting, told } => {
+                    waiting.into_iter().for_each(|token| self.tell(token, Ticket::Disk(id), told.clone()))
+                }
                 Came::Stale => {}
                 Came::Malformed => {
                     let _ = self.parent.send(&ToParent::MalformedFiles, &[]);
@@ -339,8 +347,9 @@ impl Worker {
     }
 
     /// Goes on with a connection, if it is there and still waits for this.
-    fn tell(&mut self, token: u64, id: u32, told: Told) {
-        let Some((index, connection)) = find(&mut self.connections, token).filter(|(_, connection)| connection.ticket == Some(id)) else {
+    fn tell(&mut self, token: u64, ticket: Ticket, told: Told) {
+        let Some((index, connection)) = find(&mut self.connections, token).filter(|(_, connection)| connection.ticket == Some(ticket))
+        else {
             return;
         };
         self.service.told = Some(told);
@@ -451,12 +460,15 @@ impl Worker {
         };
         if connection.deadline <= now
             && connection.waiting == Waiting::Disk
-            && let Some(id) = connection.ticket
+            && let Some(ticket) = connection.ticket
         {
             connection.reminder = u64::MAX;
             self.service.counters.count(Counter::TimedOut, 1);
-            self.service.disk.give_up(id, now);
-            return self.tell(token, id, Told::Late);
+            match ticket {
+                Ticket::Disk(id) => self.service.disk.give_up(id, now),
+                Ticket::Login(id) => self.service.logins.give_up(id),
+            }
+            return self.tell(token, ticket, Told::Late);
         }
         if connection.deadline <= now {
             self.service.counters.count(Counter::TimedOut, 1);
@@ -509,6 +521,7 @@ const PARENT: u64 = 0;
 const FILES: u64 = FIRST_CONNECTION - 1;
 const CONNECT: u64 = FIRST_CONNECTION - 2;
 const SPOOL: u64 = FIRST_CONNECTION - 3;
+const AUTH: u64 = FIRST_CONNECTION - 4;
 const FIRST_CONNECTION: u64 = 512;
 
 /// Answers of `files` taken before others get their turn.

@@ -9,6 +9,7 @@ use super::page_coding::{self, Encoded, PageCoding};
 use super::pending::{Paused, Pending};
 use super::response::{Head, Persistence};
 use super::segment::{PIECE, Produce, Produced, Segment};
+use super::state::Ticket;
 use super::visit::Visit;
 use crate::ipc::disk::{Act, Outcome as DiskOutcome};
 use crate::ipc::entries::{Cursor, Entries as Batch};
@@ -80,9 +81,9 @@ impl Service {
             }
         }
         let first = match self.told.take() {
-            None => {
+            Some(Told::Verdict(_)) | None => {
                 return match self.ask_of(plan.lookup(), Act::List { from: None }) {
-                    Ok(id) => Answered::Waits(Paused::boxed(plan, Pending::Listing, incoming.persistence), id),
+                    Ok(id) => Answered::Waits(Paused::boxed(plan, Pending::Listing, incoming.persistence), Ticket::Disk(id)),
                     Err(refusal) => self.not_listed(incoming, site, &plan, refusal.why()),
                 };
             }

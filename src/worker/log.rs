@@ -36,6 +36,8 @@ pub(super) struct Exchange<'a> {
     pub(super) port: u16,
     pub(super) scheme: Scheme,
     pub(super) tls: Option<&'a Secured>,
+    /// Whom it is known to be from; empty without.
+    pub(super) user: &'a [u8],
 }
 
 /// The worker's end of the log.
@@ -188,7 +190,7 @@ fn write_line(format: &LogFormat, exchange: &Exchange<'_>, name: &str, line: &mu
     let decoded = if parsed { path.bytes() } else { b"" };
     let whole = log_format::Exchange {
         client: exchange.client,
-        user: b"",
+        user: exchange.user,
         time: exchange.time,
         unix: exchange.unix,
         request_line: exchange.request_line,
@@ -276,6 +278,7 @@ mod tests {
             port: 80,
             scheme: Scheme::Http,
             tls: None,
+            user: b"",
         }
     }
 

@@ -36,6 +36,8 @@ mod kept;
 mod known;
 mod listing;
 mod log;
+mod login;
+mod logins;
 mod named;
 mod outgoing;
 mod pace;

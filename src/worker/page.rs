@@ -52,6 +52,28 @@ impl Service {
         self.complain(incoming, site, &why);
     }
 
+    /// Writes an error line, each once a minute: a client that asks again and again does not fill the log.
+    pub(super) fn complain(&mut self, incoming: &Incoming<'_>, site: usize, fault: &str) {
+        const INTERVAL_MS: u64 = 60_000;
+        const REMEMBERED: usize = 256;
+        let now = self.clock.now;
+        let key = format!("{site} {fault}");
+        if self.said.get(&key).is_some_and(|said| now.saturating_sub(*said) < INTERVAL_MS) {
+            return;
+        }
+        if self.said.len() >= REMEMBERED {
+            self.said.retain(|_, said| now.saturating_sub(*said) < INTERVAL_MS);
+        }
+        if self.said.len() >= REMEMBERED {
+            return;
+        }
+        self.said.insert(key, now);
+        let name = self.sites.get(site).name.first().map_or("", String::as_str);
+        let line = lines::escaped(incoming.request.line);
+        let text = format!("client {}, site \"{name}\", request \"{line}\": {fault} (uid {})", incoming.visit.client, self.uid);
+        self.log.error(Level::Error, &text);
+    }
+
     /// A page of our own: an error or a redirect.
     pub(super) fn page(&mut self, incoming: &Incoming<'_>, site: usize, status: Status, fields: &[(&str, &[u8])]) -> Answered {
         let mut page = std::mem::take(&mut self.page);

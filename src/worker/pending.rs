@@ -21,6 +21,8 @@ pub(super) enum Pending {
     Lookup,
     /// The first entries of the directory that its plan found.
     Listing,
+    /// Whether its client is a user of the `[auth.NAME]` of that number.
+    Login(u16),
     /// What stands beside the file that its plan found.
     Beside(Rc<Served>),
 }

@@ -5,6 +5,7 @@
 use super::answer::{Answered, Incoming, Service, facts, hexadecimal};
 use super::disk::Looked;
 use super::pending::{Paused, Pending};
+use super::state::Ticket;
 use crate::proto::status::Status;
 use crate::proto::target;
 use crate::site::plan::Step;
@@ -20,6 +21,7 @@ impl Service {
         let Paused { mut plan, pending, .. } = paused;
         match pending {
             Pending::Lookup => {}
+            Pending::Login(realm) => return self.logged_in(incoming, site, plan, realm),
             Pending::Listing => {
                 self.changes = plan.changes().clone();
                 return self.listing(incoming, site, plan);
@@ -32,7 +34,7 @@ impl Service {
         }
         let answer = match self.look_up(incoming, site, &plan) {
             Looked::Found(answer) => self.note(site, &plan, answer),
-            Looked::Waits(id) => return Answered::Waits(Paused::at_lookup(plan, incoming.persistence), id),
+            Looked::Waits(id) => return Answered::Waits(Paused::at_lookup(plan, incoming.persistence), Ticket::Disk(id)),
             Looked::Unavailable => return self.page(incoming, site, Status::SERVICE_UNAVAILABLE, &[]),
         };
         let id = hexadecimal(incoming.visit.id);

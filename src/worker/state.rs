@@ -6,6 +6,15 @@ use super::visit::Visit;
 use crate::ipc::counters::Gauge;
 use crate::site::facts::Origin;
 
+/// The number of an answer that a connection waits for, and whose that is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ticket {
+    /// Of `files`.
+    Disk(u32),
+    /// Of `auth`.
+    Login(u32),
+}
+
 /// What a connection waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Waiting {
@@ -17,7 +26,7 @@ pub(super) enum Waiting {
     Request,
     /// Room to send.
     Room,
-    /// The disk.
+    /// The disk, or `auth`.
     Disk,
     /// A backend.
     Backend,

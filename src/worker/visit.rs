@@ -32,9 +32,33 @@ pub(super) struct Visit {
     pub(super) began_us: u64,
     /// `None` for plain connections.
     pub(super) tls: Option<Rc<Secured>>,
+    /// Whom the request is known to be from.
+    pub(super) user: Option<Rc<User>>,
+}
+
+/// Whoever has logged in.
+#[derive(Debug)]
+pub(super) struct User {
+    pub(super) name: Vec<u8>,
+    /// The numbers of the `[auth.NAME]` that it is a user of.
+    pub(super) realms: Vec<u16>,
+}
+
+impl User {
+    /// A user of one more realm.
+    pub(super) fn also(before: Option<&User>, name: Vec<u8>, realm: u16) -> User {
+        let mut realms = before.filter(|user| user.name == name).map_or_else(Vec::new, |user| user.realms.clone());
+        realms.push(realm);
+        User { name, realms }
+    }
 }
 
 impl Visit {
+    /// Its name; empty without.
+    pub(super) fn user(&self) -> &[u8] {
+        self.user.as_ref().map_or(b"", |user| &user.name)
+    }
+
     pub(super) fn origin(&self) -> Origin {
         Origin { client: self.client, forwarded: self.forwarded, scheme: self.scheme }
     }
@@ -70,6 +94,7 @@ impl Line {
             began: 0,
             began_us: 0,
             tls: None,
+            user: None,
         };
         Line { head: Vec::new(), site: 0, visit, status: Status::OK }
     }

@@ -25,7 +25,7 @@ impl Service {
             }
             Some(Told::Answer(Outcome::Warm | Outcome::Changed, _)) => (self.files.find(lookup), true),
             Some(Told::Answer(outcome, mut opened)) => (Some(self.files.told(lookup, outcome, opened.pop())), true),
-            None => (self.files.find(lookup), false),
+            Some(Told::Verdict(_)) | None => (self.files.find(lookup), false),
         };
         let Some((answer, fault)) = found else {
             return self.ask(incoming, site, lookup, Act::Open);

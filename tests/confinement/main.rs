@@ -56,6 +56,8 @@ mod tamper;
 #[cfg(target_arch = "x86_64")]
 mod allow_missing;
 mod audit;
+#[cfg(target_arch = "x86_64")]
+mod auth;
 mod cgi;
 #[cfg(target_arch = "x86_64")]
 mod connect;

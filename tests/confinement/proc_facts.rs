@@ -166,7 +166,9 @@ fn root_is_the_jail_and_holds_exactly_what_is_served() {
                 let above = way.ancestors().filter(|path| !path.as_os_str().is_empty()).map(Path::to_owned);
                 above.chain(tree(&served).into_iter().map(|path| way.join(path))).collect()
             }
-            Role::Log | Role::Connect | Role::ConnectTcp | Role::Spool | Role::Keys | Role::Spawn | Role::Parent => BTreeSet::new(),
+            Role::Log | Role::Connect | Role::ConnectTcp | Role::Spool | Role::Keys | Role::Auth | Role::Spawn | Role::Parent => {
+                BTreeSet::new()
+            }
         };
         assert_eq!(found, expected);
         let is = |path: &Path| fs::metadata(path).map(|metadata| (metadata.dev(), metadata.ino())).unwrap();
@@ -272,10 +274,10 @@ fn descriptors_are_of_the_kinds_of_the_policy() {
             *kinds.entry(kind).or_default() += 1;
         }
         let expected: &[(&str, usize)] = match role {
-            Role::Worker => &[("channel", 7), ("directory", 1), ("event", 2), ("listener", 1), ("null", 3)],
+            Role::Worker => &[("channel", 8), ("directory", 1), ("event", 2), ("listener", 1), ("null", 3)],
             Role::Log => &[("channel", 3), ("event", 1), ("log", 2), ("null", 3)],
             Role::Files => &[("channel", 3), ("directory", 1), ("event", 1), ("null", 3)],
-            Role::Connect | Role::ConnectTcp | Role::Spool | Role::Keys | Role::Spawn | Role::Parent => {
+            Role::Connect | Role::ConnectTcp | Role::Spool | Role::Keys | Role::Auth | Role::Spawn | Role::Parent => {
                 panic!("not confined, or not started")
             }
         };

@@ -16,7 +16,7 @@ enum Verdict {
     Dies,
 }
 
-const CONFINED: [Role; 7] = [Role::Worker, Role::Log, Role::Files, Role::Connect, Role::ConnectTcp, Role::Spool, Role::Keys];
+const CONFINED: [Role; 8] = [Role::Worker, Role::Log, Role::Files, Role::Connect, Role::ConnectTcp, Role::Spool, Role::Keys, Role::Auth];
 const ZEROS: [u64; 6] = [0; 6];
 const ONES: [u64; 6] = [u64::MAX; 6];
 const X32: i64 = 0x4000_0000;
@@ -79,6 +79,11 @@ fn spool_every_number_that_is_in_no_rule_dies() {
 #[test]
 fn keys_every_number_that_is_in_no_rule_dies() {
     every_number(Role::Keys);
+}
+
+#[test]
+fn auth_every_number_that_is_in_no_rule_dies() {
+    every_number(Role::Auth);
 }
 
 #[test]

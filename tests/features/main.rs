@@ -73,6 +73,7 @@ mod overlapping;
 mod pages;
 mod parameters;
 mod password_command;
+mod passwords;
 mod paths;
 mod php;
 mod probes;

@@ -92,7 +92,7 @@ fn the_defaults_of_the_manual_are_those_of_the_code() {
     let of_tls = ["certificate", "key", "min_version", "key_isolation", "client_ca", "client_auth"].map(|key| format!("site.tls.{key}"));
     let mut expected =
         vec!["server.group", "jail.root", "backend.NAME.type", "backend.NAME.address", "backend.NAME.spawn", command, user, group];
-    expected.extend(["site.tls", "site.root"]);
+    expected.extend(["auth.NAME.type", "auth.NAME.realm", "auth.NAME.file", "site.tls", "site.root"]);
     expected.extend(of_tls.iter().map(String::as_str));
     assert_eq!(without, expected);
     tables.get_mut("backend.NAME.spawn").unwrap().push_str(SPAWN);

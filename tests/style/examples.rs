@@ -21,7 +21,7 @@ fn examples() -> Vec<PathBuf> {
 #[test]
 fn every_example_is_accepted() {
     let files = examples();
-    assert_eq!(files.len(), 15, "{files:?}");
+    assert_eq!(files.len(), 16, "{files:?}");
     for file in files {
         let text = fs::read_to_string(&file).unwrap();
         let config =

@@ -78,6 +78,9 @@ pub enum Outcome<F> {
     Page(Page),
     /// The backend of [`script`](super::Plan::script) answers.
     Backend,
+    /// 401, or whatever follows once the request is known to be of a user of the `[auth.NAME]` of that number: then
+    /// [`begin_again`](super::Plan::begin_again).
+    Login(u16),
     /// 403: the file that would be sent is the source of a script.
     Source,
     /// 204 with [`ALLOW`](super::ALLOW).

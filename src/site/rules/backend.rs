@@ -7,7 +7,7 @@ use super::super::lookup::{RootRef, Stands};
 use super::super::script::{Cut, Script};
 use super::super::trace::{Event, Trace};
 use super::compiled::{OneRule, Rules};
-use super::run::{Inputs, Lent, Next, Run, parse};
+use super::run::{Inputs, Lent, Next, Refusal, Run, parse};
 use super::scripts::Backend;
 use crate::proto::head::Method;
 use crate::proto::status::Status;
@@ -85,9 +85,12 @@ impl Run {
         if !parse(&raw, &mut own) {
             return Next::Status(Status::NOT_FOUND);
         }
-        if let Some(number) = self.refusal(lent.rules, lent.facts, &own, Stands::File) {
-            lent.trace.record(|| Event::Access { rule: number, refuses: true });
-            return Next::Status(Status::FORBIDDEN);
+        if let Some(why) = self.refusal(lent.rules, lent.facts, &own, Stands::File) {
+            lent.trace.record(|| match why {
+                Refusal::ByRule(rule) => Event::Access { rule, refuses: true },
+                Refusal::Login(rule) => Event::Login { rule },
+            });
+            return self.refuse(why, lent.rules);
         }
         self.count_script(lent.rules, lent.facts, &own);
         next

@@ -6,6 +6,7 @@ use super::alias::{Alias, Place};
 use super::matchers::Compiled;
 use super::scripts::Backend;
 use crate::config::{Act, Coding, Network, RequestRate, Rule, Site, Template};
+use crate::proto::basic;
 use crate::proto::target::Path;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use std::time::Duration;
 #[derive(Debug, Default)]
 pub(in crate::site) struct Rules {
     pub(super) rules: Vec<OneRule>,
-    /// The numbers of those with `allow` or `deny`.
+    /// The numbers of those with `allow`, `deny` or `auth`.
     pub(super) access: Vec<usize>,
     /// What is looked up, and listed where nothing acts, lies beneath this.
     pub(super) place: Place,
@@ -54,6 +55,8 @@ pub(super) struct Changes {
     pub(super) expires: Option<Duration>,
     pub(super) allow: Vec<Network>,
     pub(super) deny: Vec<Network>,
+    /// The number of the `[auth.NAME]`, and what asks for a user of it.
+    pub(super) auth: Option<(u16, Arc<[u8]>)>,
     pub(super) body: Option<u64>,
     pub(super) requests: Option<Quota>,
     pub(super) listing: Option<bool>,
@@ -104,7 +107,7 @@ impl Rules {
             if matches!(rule.act, Some(Act::Backend(_))) {
                 rules.scripts.push(number);
             }
-            if !(rule.changes.allow.is_empty() && rule.changes.deny.is_empty()) {
+            if !(rule.changes.allow.is_empty() && rule.changes.deny.is_empty() && rule.changes.auth.is_none()) {
                 rules.access.push(number);
             }
         }
@@ -116,7 +119,7 @@ impl Rules {
         self.rules.is_empty() && !self.broken && self.place.is_literal()
     }
 
-    /// Whether any rule has `allow` or `deny`.
+    /// Whether any rule has `allow`, `deny` or `auth`.
     pub(in crate::site) fn limits_access(&self) -> bool {
         !self.access.is_empty()
     }
@@ -190,6 +193,7 @@ impl Changes {
             expires: changes.expires,
             allow: changes.allow.clone(),
             deny: changes.deny.clone(),
+            auth: changes.auth.as_ref().map(|auth| (auth.number, basic::challenge(&auth.realm).into_bytes().into())),
             body: changes.body,
             requests: None,
             listing: changes.listing,

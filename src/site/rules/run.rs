@@ -61,6 +61,8 @@ pub(in crate::site) enum Next {
     /// Only methods can be told of.
     Methods,
     Status(Status),
+    /// A user of that number of an `[auth.NAME]` is asked for.
+    Login(u16),
     /// To [`Run::location`].
     Redirect(Status),
     /// With [`Run::body`].
@@ -83,7 +85,7 @@ pub(in crate::site) struct Run {
     /// A path being made.
     pub(super) scratch: Path,
     /// Access was refused: only changes of the response are still collected.
-    refused: bool,
+    refused: Option<Refusal>,
     /// Whose look-up was asked for: that of the site, or of a rule with a directory of its own.
     asking: Option<usize>,
     /// What is known of what the present path leads to, by the same.
@@ -114,7 +116,7 @@ pub(super) struct Current {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Phase {
-    /// `allow` and `deny` of all rules are tried on the present path.
+    /// `allow`, `deny` and `auth` of all rules are tried on the present path.
     #[default]
     Access,
     Rules,
@@ -126,8 +128,17 @@ enum Phase {
 
 enum Access {
     Permitted,
-    Refused,
+    Refused(Refusal),
     Ask,
+}
+
+/// Why a path may not be had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::site) enum Refusal {
+    /// `allow` or `deny` of the rule of that number.
+    ByRule(usize),
+    /// It asks for a user, and the request is not known to be one's.
+    Login(usize),
 }
 
 impl Run {
@@ -166,7 +177,7 @@ impl Run {
             if self.phase == Phase::Access {
                 match self.access(lent) {
                     Access::Ask => return Next::Ask,
-                    Access::Refused => self.refused = true,
+                    Access::Refused(why) => self.refused = Some(why),
                     Access::Permitted => {}
                 }
                 self.phase = Phase::Rules;
@@ -196,10 +207,10 @@ impl Run {
                 Some(_) | None => self.next += 1,
             }
         }
-        if self.refused {
-            return Next::Status(Status::FORBIDDEN);
+        match self.refused {
+            Some(why) => self.refuse(why, rules),
+            None => self.ask_site(lent, false),
         }
-        self.ask_site(lent, false)
     }
 
     /// The path as rewriting has left it.
@@ -212,19 +223,40 @@ impl Run {
         self.current.query(facts)
     }
 
-    /// Whether `allow` and `deny` permit a path of which it is known what stands there.
+    /// Whether `allow`, `deny` and `auth` permit a path of which it is known what stands there.
     pub(in crate::site) fn permits(&mut self, rules: &Rules, facts: &Facts<'_>, path: &Path, stands: Stands) -> bool {
         self.refusal(rules, facts, path, stands).is_none()
     }
 
-    /// The number of the rule that does not permit such a path.
-    pub(super) fn refusal(&mut self, rules: &Rules, facts: &Facts<'_>, path: &Path, stands: Stands) -> Option<usize> {
-        rules.access.iter().copied().find(|&number| {
-            let Some(rule) = rules.rules.get(number) else { return true };
+    /// Why such a path may not be had, if it may not: a rule that refuses comes before one that asks for a user.
+    pub(in crate::site) fn refusal(&mut self, rules: &Rules, facts: &Facts<'_>, path: &Path, stands: Stands) -> Option<Refusal> {
+        let mut login = None;
+        for &number in &rules.access {
+            let Some(rule) = rules.rules.get(number) else { return Some(Refusal::ByRule(number)) };
             let applies =
                 rule.matchers.matches(facts, path, &mut self.found).is_ok() && rule.matchers.exists.is_none_or(|wanted| stands.is(wanted));
-            applies && !rule.changes.permits(facts.client)
-        })
+            if applies && !rule.changes.permits(facts.client) {
+                return Some(Refusal::ByRule(number));
+            }
+            if applies && rule.changes.asks_for_user(facts) {
+                login.get_or_insert(Refusal::Login(number));
+            }
+        }
+        login
+    }
+
+    /// Answers as a refusal has it. What asks for a user is said in the response, unless a rule says something else.
+    pub(in crate::site) fn refuse(&mut self, why: Refusal, rules: &Rules) -> Next {
+        const ASKS: &str = "WWW-Authenticate";
+        let Refusal::Login(number) = why else { return Next::Status(Status::FORBIDDEN) };
+        let Some((realm, challenge)) = rules.rules.get(number).and_then(|rule| rule.changes.auth.as_ref()) else {
+            return Next::Status(Status::FORBIDDEN);
+        };
+        let headers = &mut self.changes.headers;
+        if !headers.iter().any(|(name, _)| name.eq_ignore_ascii_case(ASKS)) {
+            headers.push((ASKS.into(), Arc::clone(challenge)));
+        }
+        Next::Login(*realm)
     }
 
     /// Goes on with the next rule on another path.
@@ -260,7 +292,7 @@ impl Run {
     }
 
     fn access<T: Trace>(&mut self, lent: &mut Lent<'_, T>) -> Access {
-        let rules = lent.rules;
+        let (rules, mut login) = (lent.rules, None);
         for &number in &rules.access {
             let Some(rule) = rules.rules.get(number) else { continue };
             match self.matches(number, rule, lent) {
@@ -268,14 +300,20 @@ impl Run {
                 Some(Some(_)) => {}
                 Some(None) => {
                     let refuses = !rule.changes.permits(lent.facts.client);
-                    lent.trace.record(|| Event::Access { rule: number, refuses });
+                    if rule.changes.limits_clients() {
+                        lent.trace.record(|| Event::Access { rule: number, refuses });
+                    }
                     if refuses {
-                        return Access::Refused;
+                        return Access::Refused(Refusal::ByRule(number));
+                    }
+                    if rule.changes.asks_for_user(lent.facts) {
+                        lent.trace.record(|| Event::Login { rule: number });
+                        login.get_or_insert(Refusal::Login(number));
                     }
                 }
             }
         }
-        Access::Permitted
+        login.map_or(Access::Permitted, Access::Refused)
     }
 
     /// Why a rule does not match, if it does not; `None`: the disk must be asked.
@@ -357,14 +395,14 @@ impl Run {
 
     /// Does the act of a rule that matched; `None`: the run goes on.
     fn act<T: Trace>(&mut self, act: &Doing, rule: &OneRule, lent: &mut Lent<'_, T>) -> Option<Next> {
-        if self.refused {
+        if let Some(why) = self.refused {
             return match act {
                 Doing::Rewrite(_) | Doing::Try(_) => {
                     self.next += 1;
                     None
                 }
                 Doing::Root(_) | Doing::Alias(_) | Doing::Redirect { .. } | Doing::Respond(_) | Doing::Backend(_) => {
-                    Some(Next::Status(Status::FORBIDDEN))
+                    Some(self.refuse(why, lent.rules))
                 }
             };
         }

@@ -176,6 +176,7 @@ fn ask(site: &Site, asked: &Asked) -> Ran {
         Outcome::Allow => "allow".to_owned(),
         Outcome::MethodNotAllowed => "405".to_owned(),
         Outcome::Source => "source".to_owned(),
+        Outcome::Login(realm) => format!("login {realm}"),
         Outcome::Backend => {
             let script = plan.script().unwrap();
             let (name, info) = plan.path(&facts).bytes().split_at(script.name);

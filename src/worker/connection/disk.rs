@@ -5,7 +5,9 @@
 use super::{Asking, Connection, Fate, Flushed, Progress, Waiting};
 use crate::worker::answer::Service;
 use crate::worker::disk::{Ahead, BESIDE_MS, LATE, PATIENCE_MS, Told};
+use crate::worker::logins::LOGIN_MS;
 use crate::worker::pending::{Paused, Pending};
+use crate::worker::state::Ticket;
 use std::io;
 
 impl Connection {
@@ -34,28 +36,29 @@ impl Connection {
                 }
                 return Fate::Close;
             }
-            None => self.outgoing.brought(),
+            Some(Told::Verdict(_)) | None => self.outgoing.brought(),
         }
         self.waiting = Waiting::Request;
         self.drive(service, buffer)
     }
 
-    /// A request waits for an answer of `files`: all its waits together have one deadline. What may stand beside a file that is at hand is
+    /// A request waits for an answer of `files` or `auth`: all its waits for disks together have one deadline. What may stand beside a file that is at hand is
     /// not worth much of that.
     pub(super) fn wait_for_answer(
         &mut self,
         service: &mut Service,
         paused: Box<Paused>,
         head: Option<Box<[u8]>>,
-        id: u32,
+        ticket: Ticket,
     ) -> io::Result<Progress> {
         let deadline = *self.patience.get_or_insert(service.clock.now + PATIENCE_MS);
         self.deadline = match paused.pending {
             Pending::Beside(_) => deadline.min(service.clock.now + BESIDE_MS),
+            Pending::Login(_) => service.clock.now + LOGIN_MS,
             Pending::Lookup | Pending::Listing => deadline,
         };
         self.asking = Some(Box::new(Asking { paused, head }));
-        self.ticket = Some(id);
+        self.ticket = Some(ticket);
         self.waiting = Waiting::Disk;
         match self.flush(service)? {
             Flushed::All => Ok(Progress::Stopped(Fate::Keep)),
@@ -71,7 +74,7 @@ impl Connection {
         };
         match asked {
             Some(Ahead::Waits(id)) => {
-                self.ticket = Some(id);
+                self.ticket = Some(Ticket::Disk(id));
                 self.waiting = Waiting::Disk;
                 self.deadline = service.clock.now + PATIENCE_MS;
                 Ok(Flushed::Stopped(Fate::Keep))

@@ -81,6 +81,7 @@ impl Worker {
             began: self.service.clock.now,
             began_us: self.service.log.moment(),
             tls: None,
+            user: None,
         }
     }
 

@@ -5,6 +5,9 @@
 use super::Worker;
 use crate::config::Level;
 use crate::ipc::messages::ToParent;
+use crate::worker::disk::Told;
+use crate::worker::logins::Came;
+use crate::worker::state::Ticket;
 
 impl Worker {
     /// Takes connections to backends that `connect` made.
@@ -18,6 +21,20 @@ impl Worker {
     pub(super) fn take_spooled(&mut self) {
         if !self.service.backends.spool.receive() {
             let _ = self.parent.send(&ToParent::MalformedSpool, &[]);
+        }
+    }
+
+    /// Takes what `auth` has to say of users, and goes on with those who wait for it.
+    pub(super) fn take_verdicts(&mut self) {
+        for _ in 0..VERDICTS {
+            match self.service.logins.receive(self.service.clock.now) {
+                Came::Verdict { id, token, verdict } => self.tell(token, Ticket::Login(id), Told::Verdict(verdict)),
+                Came::Stale => {}
+                Came::Malformed => {
+                    let _ = self.parent.send(&ToParent::MalformedAuth, &[]);
+                }
+                Came::Nothing => return,
+            }
         }
     }
 
@@ -43,3 +60,6 @@ impl Worker {
         }
     }
 }
+
+/// Answers of `auth` taken before others get their turn.
+const VERDICTS: u8 = 64;

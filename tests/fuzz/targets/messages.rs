@@ -5,11 +5,11 @@
 use anchorite::config::{self, LogSlice, WorkerSlice};
 use anchorite::ipc::control::{self, Order};
 use anchorite::ipc::messages::{Message, ToLog, ToParent, ToWorker};
-use anchorite::ipc::{connect, disk, keys, run, spool};
+use anchorite::ipc::{auth, connect, disk, keys, run, spool};
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     let Some((kind, packet)) = data.split_first() else { return };
-    match kind % 15 {
+    match kind % 17 {
         0 => one_encoding::<ToWorker>(packet),
         1 => one_encoding::<ToLog>(packet),
         2 => one_encoding::<ToParent>(packet),
@@ -33,6 +33,8 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
         11 => one_encoding::<spool::Request>(packet),
         12 => one_encoding::<spool::Reply>(packet),
         13 => one_encoding::<connect::Request>(packet),
+        14 => one_encoding::<auth::Request>(packet),
+        15 => one_encoding::<auth::Reply>(packet),
         _ => one_encoding::<connect::Reply>(packet),
     }
 });
