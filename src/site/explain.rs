@@ -9,13 +9,13 @@ mod told;
 
 pub use line::{Behind, Circumstances, NotListed, Seen, shown};
 
-use super::facts::Facts;
+use super::facts::{Facts, Scheme};
 use super::listing::{Format, Order};
 use super::lookup::{Base, Stands};
 use super::plan::{Answer, Lookup, Outcome, Plan, Step};
 use super::template::{Client, STATUS};
 use super::trace::{Answered, Event, Mismatch};
-use super::{Chosen, Compiled, Door, Sites};
+use super::{Chosen, Compiled, Door, Sites, https};
 use crate::config::{Act, Page};
 use crate::proto::body::{Body, BodyLimits};
 use crate::proto::status::Status;
@@ -96,6 +96,7 @@ pub fn explain(
     });
     let status = condition.map_or(outcome.status(), |(status, _)| Some(status));
     lines.extend(change_lines(&plan, status));
+    lines.extend(hsts_line(site, &plan, facts));
     if outcome == Outcome::Backend {
         lines.extend(told::lines((sites, site), &plan, facts, circumstances.framing, behind));
     }
@@ -382,6 +383,14 @@ fn error_page_line<F>(
         format!("its page \"{page}\" cannot be had: {why}; the client gets the built-in one")
     };
     Some(Line::new("error_page", text).number("status", code.code()).with("file", file).truth("sent", sent))
+}
+
+/// What the site says to browsers of later visits, unless a rule says something else.
+fn hsts_line(site: &Compiled, plan: &Plan, facts: &Facts<'_>) -> Option<Line> {
+    let by_rule = plan.changes().headers.iter().any(|(name, _)| name.eq_ignore_ascii_case(https::HSTS));
+    let value = https::hsts(site.site.hsts.filter(|_| facts.scheme == Scheme::Https && !by_rule)?);
+    let text = format!("sets header {}: {}", https::HSTS, shown(&value));
+    Some(Line::new("header", text).with("name", https::HSTS).with("value", &value))
 }
 
 fn change_lines(plan: &Plan, status: Option<Status>) -> Vec<Line> {

@@ -1,4 +1,4 @@
-//! `https_redirect`: plain requests are sent to the same address with https.
+//! `https_redirect`: plain requests are sent to the same address with https; and `hsts`, by which browsers come so by themselves.
 //!
 //! Runs in the `worker` and in `anchorite explain`; does no I/O.
 
@@ -7,6 +7,8 @@ use crate::config::Site;
 use crate::proto::head::Method;
 use crate::proto::status::Status;
 use crate::proto::target;
+use std::sync::Arc;
+use std::time::Duration;
 
 /// Whether a request is sent to https. Not where an authority for certificates looks (RFC 8555, 8.3: over plain HTTP, and there may be no
 /// certificate yet), and not what has no path that another scheme could have (`*`, CONNECT).
@@ -14,6 +16,14 @@ pub(super) fn redirects(site: &Site, facts: &Facts<'_>) -> bool {
     let mut segments = facts.path.segments();
     let challenge = segments.next() == Some(b".well-known".as_slice()) && segments.next() == Some(b"acme-challenge".as_slice());
     site.https_redirect && facts.scheme == Scheme::Http && !challenge && facts.raw_path.starts_with(b"/")
+}
+
+/// The field by which browsers are told of later visits.
+pub const HSTS: &str = "Strict-Transport-Security";
+
+/// Its value, for so long (RFC 6797, 6.1).
+pub fn hsts(age: Duration) -> Arc<[u8]> {
+    format!("max-age={}", age.as_secs()).into_bytes().into()
 }
 
 /// How. 308 keeps method and body; for GET and HEAD there is nothing to keep, and every client knows 301. Where no host can be said, nothing

@@ -9,7 +9,7 @@ pub mod error_page;
 pub mod explain;
 pub mod facts;
 pub mod form;
-mod https;
+pub mod https;
 pub mod listing;
 pub mod log_format;
 pub mod look;

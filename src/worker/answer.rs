@@ -33,7 +33,7 @@ use crate::site::facts::Facts;
 use crate::site::form;
 use crate::site::mime::{self, Gain};
 use crate::site::plan::{self, Outcome, Plan, Step};
-use crate::site::{Door, ResponseChanges, Sites};
+use crate::site::{Door, ResponseChanges, Sites, https};
 use crate::sys::file::Opened;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::{HashMap, VecDeque};
@@ -156,7 +156,7 @@ impl Service {
             header_count: usize::from(limits.header_count),
         };
         let all_tls = tls_listen.iter().chain(sites.iter().flat_map(|site| &site.tls_listen)).cloned().collect();
-        let hsts = sites.iter().map(|site| site.hsts.map(response::hsts)).collect();
+        let hsts = sites.iter().map(|site| site.hsts.map(https::hsts)).collect();
         let sites = Rc::new(Sites::listening(sites, &listen, &tls_listen));
         Service {
             place: Rc::new(Place { sites: Rc::clone(&sites), identities }),

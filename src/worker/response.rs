@@ -10,8 +10,6 @@ use crate::proto::status::Status;
 use crate::site::ResponseChanges;
 use crate::site::look::Look;
 use crate::site::template::STATUS;
-use std::sync::Arc;
-use std::time::Duration;
 
 /// What the connection does after this response, as the head must say it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -216,7 +214,3 @@ const VARY: &[u8] = b"Vary: Accept-Encoding\r\n";
 
 /// Of pages of our own.
 const HTML: &[u8] = b"text/html; charset=utf-8";
-/// `Strict-Transport-Security` for so long (RFC 6797, 6.1).
-pub(super) fn hsts(age: Duration) -> Arc<[u8]> {
-    format!("max-age={}", age.as_secs()).into_bytes().into()
-}

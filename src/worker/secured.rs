@@ -12,6 +12,7 @@ use crate::ipc::lines;
 use crate::proto::head::Request;
 use crate::proto::status::{Reject, Status};
 use crate::site::facts::Scheme;
+use crate::site::https::HSTS;
 use std::sync::Arc;
 
 impl Service {
@@ -79,8 +80,6 @@ impl Service {
         self.log.error(Level::Info, &format!("{text}{more}"));
     }
 }
-
-const HSTS: &str = "Strict-Transport-Security";
 
 /// How often handshakes are told of.
 const INTERVAL_MS: u64 = 1_000;

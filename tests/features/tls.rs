@@ -587,6 +587,11 @@ fn ur_148_ur_149_browsers_are_told_to_come_by_tls_once_and_always() {
     assert_eq!(ask("/none", "").must_be(&[204]).field("Strict-Transport-Security"), None);
     let response = server.exchange("GET / HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n", "GET");
     assert_eq!(response.must_be(&[200]).field("Strict-Transport-Security"), None);
+    let explained = |url: &str| server.order(&["explain", url]).must_be_done().stdout;
+    assert!(explained("https://a.test/").contains("sets header Strict-Transport-Security: max-age=31536000\n"));
+    assert!(!explained("http://a.test/").contains("Strict-Transport-Security"));
+    let own = explained("https://a.test/own");
+    assert!(own.contains("sets header Strict-Transport-Security: max-age=5\n") && !own.contains("31536000"), "{own}");
     // Of another's word that it was TLS as well, and of HTTP/2.
     let head = String::from_utf8(got(&authority, address, "/", &["--http2", "-I"])).unwrap();
     assert!(head.contains("\r\nstrict-transport-security: max-age=31536000\r\n"), "{head}");
