@@ -75,6 +75,17 @@ impl Role {
         }
     }
 
+    /// Its place in [`Role::ALL`], as it stands in messages.
+    pub fn tag(self) -> u8 {
+        let place = Role::ALL.iter().position(|role| *role == self);
+        place.and_then(|place| u8::try_from(place).ok()).unwrap_or_default()
+    }
+
+    /// The role of that tag.
+    pub fn from_tag(tag: u8) -> Option<Role> {
+        Role::ALL.get(usize::from(tag)).copied()
+    }
+
     /// The role of that name.
     pub fn from_name(name: &str) -> Option<Role> {
         Role::ALL.into_iter().find(|role| role.name() == name)

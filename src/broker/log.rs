@@ -48,9 +48,10 @@ struct Log {
     stopping: bool,
 }
 
-/// A worker.
+/// A worker, or another role that has error lines.
 struct Sender {
     worker: u16,
+    role: Role,
     channel: Channel,
     /// The second that is counted, its error lines, and how many of them were suppressed.
     since: u64,
@@ -134,10 +135,10 @@ impl Log {
                         self.put(SYSLOG, Sink::syslog(socket, self.born.cell.parent));
                     }
                 }
-                Order::Given(ToLog::Channel { worker }, descriptors) => {
+                Order::Given(ToLog::Channel { worker, role }, descriptors) => {
                     for channel in descriptors.into_iter().map(Channel::from) {
                         self.born.poller.add(&channel, Interest::Input, self.next_token)?;
-                        let sender = Sender { worker, channel, since: 0, lines: 0, suppressed: 0 };
+                        let sender = Sender { worker, role, channel, since: 0, lines: 0, suppressed: 0 };
                         self.senders.insert(self.next_token, sender);
                         self.next_token += 1;
                     }
@@ -201,7 +202,7 @@ impl Log {
     fn part_from(&mut self, token: u64) -> u16 {
         let Some(sender) = self.senders.remove(&token) else { return 0 };
         if sender.suppressed > 0 {
-            self.tell_suppressed(sender.worker, sender.suppressed);
+            self.tell_suppressed(&sender.name(), sender.suppressed);
         }
         sender.worker
     }
@@ -213,7 +214,7 @@ impl Log {
         }
         let now = clock::monotonic_ms();
         let Some(sender) = self.senders.get_mut(&token) else { return };
-        let worker = sender.worker;
+        let name = sender.name();
         let over = now.saturating_sub(sender.since) >= SECOND_MS;
         let suppressed = if over { std::mem::take(&mut sender.suppressed) } else { 0 };
         if over {
@@ -225,29 +226,29 @@ impl Log {
             sender.suppressed += 1;
         }
         if suppressed > 0 {
-            self.tell_suppressed(worker, suppressed);
+            self.tell_suppressed(&name, suppressed);
         }
         if !is_too_many {
-            self.append_error(level, &sender_of(worker), text);
+            self.append_error(level, &name, text);
         }
     }
 
     fn report_suppressed(&mut self, now: u64) {
         let is_due = |sender: &Sender| sender.suppressed > 0 && now.saturating_sub(sender.since) >= SECOND_MS;
-        let due: Vec<(u16, u32)> = self
+        let due: Vec<(String, u32)> = self
             .senders
             .values_mut()
             .filter(|sender| is_due(sender))
-            .map(|sender| (sender.worker, std::mem::take(&mut sender.suppressed)))
+            .map(|sender| (sender.name(), std::mem::take(&mut sender.suppressed)))
             .collect();
-        for (worker, suppressed) in due {
-            self.tell_suppressed(worker, suppressed);
+        for (name, suppressed) in due {
+            self.tell_suppressed(&name, suppressed);
         }
     }
 
-    fn tell_suppressed(&mut self, worker: u16, suppressed: u32) {
-        let text = format!("{suppressed} more lines of this worker were suppressed, beyond {ERRORS_PER_SECOND} a second");
-        self.append_error(Level::Warning, &sender_of(worker), text.as_bytes());
+    fn tell_suppressed(&mut self, sender: &str, suppressed: u32) {
+        let text = format!("{suppressed} more lines of this process were suppressed, beyond {ERRORS_PER_SECOND} a second");
+        self.append_error(Level::Warning, sender, text.as_bytes());
     }
 
     fn append_error(&mut self, level: Level, sender: &str, text: &[u8]) {
@@ -296,9 +297,12 @@ impl Log {
     }
 }
 
-/// How a worker is named in its error lines.
-fn sender_of(worker: u16) -> String {
-    format!("worker {worker}")
+impl Sender {
+    /// How it is named in its error lines: of workers there are several.
+    fn name(&self) -> String {
+        let role = self.role.name();
+        if self.role == Role::Worker { format!("{role} {}", self.worker) } else { role.to_owned() }
+    }
 }
 
 /// Token of the parent's channel.

@@ -5,6 +5,7 @@
 use super::counters::Totals;
 use super::lines;
 use crate::config::{ADDRESSES_MAX, Level};
+use crate::role::Role;
 use crate::sys::socket::DESCRIPTORS_MAX;
 
 /// A message that can go over a channel.
@@ -68,8 +69,8 @@ pub enum ToLog {
     InForce { level: Level, error: u16, shared: bool },
     /// A new socket to syslog.
     Syslog,
-    /// The channel of a worker.
-    Channel { worker: u16 },
+    /// The channel of a worker, or of another role that has error lines.
+    Channel { worker: u16, role: Role },
     /// A process was ended by SIGSYS: say for which system call, from the kernel's log.
     Refused { pid: u32 },
     /// Write what the channels still hold, then exit.
@@ -206,8 +207,8 @@ impl Message for ToLog {
                 packet.push(1);
                 packet.extend(numbers.iter().take(FILES_MAX).flat_map(|number| number.to_le_bytes()));
             }
-            ToLog::Channel { worker } => {
-                packet.push(2);
+            ToLog::Channel { worker, role } => {
+                packet.extend([2, role.tag()]);
                 packet.extend(worker.to_le_bytes());
             }
             ToLog::Stop => packet.push(3),
@@ -229,7 +230,7 @@ impl Message for ToLog {
                 let (numbers, odd) = numbers.as_chunks::<2>();
                 odd.is_empty().then(|| ToLog::Files { numbers: numbers.iter().map(|number| u16::from_le_bytes(*number)).collect() })
             }
-            [2, a, b] => Some(ToLog::Channel { worker: u16::from_le_bytes([a, b]) }),
+            [2, role, a, b] => Some(ToLog::Channel { worker: u16::from_le_bytes([a, b]), role: Role::from_tag(role)? }),
             [3] => Some(ToLog::Stop),
             [4, level, shared @ 0..=1, a, b] => {
                 Some(ToLog::InForce { level: lines::level(level)?, shared: shared == 1, error: u16::from_le_bytes([a, b]) })
@@ -465,7 +466,8 @@ mod tests {
             ToLog::Files { numbers: vec![0, 700] },
             ToLog::Files { numbers: vec![1; FILES_MAX] },
             ToLog::InForce { level: Level::Debug, error: 700, shared: true },
-            ToLog::Channel { worker: 300 },
+            ToLog::Channel { worker: 300, role: Role::Worker },
+            ToLog::Channel { worker: 301, role: Role::Spawn },
             ToLog::Syslog,
             ToLog::Refused { pid: 70_000 },
             ToLog::Stop,

@@ -208,7 +208,7 @@ impl Supervisor {
             return Ok(());
         }
         let Some(slot) = self.slot_mut(place) else { return Ok(()) };
-        let (message, end) = (ToLog::Channel { worker: slot.log_number }, slot.log_end.take());
+        let (message, end) = (ToLog::Channel { worker: slot.log_number, role: slot.role }, slot.log_end.take());
         let log = self.slot(LOG).and_then(|slot| slot.child.as_ref());
         match log.zip(end).map(|(log, end)| log.channel.send(&message, &[end.as_fd()])) {
             Some(Err(fault)) => self.condemn(LOG, &format!("does not take its messages: {fault}")),

@@ -259,7 +259,7 @@ fn a_worker_that_says_too_much_is_cut_short() {
         let lines = text.lines().filter(|line| line.contains("[info] worker")).count();
         let suppressed: usize = text
             .lines()
-            .filter_map(|line| line.split_once(" more lines of this worker were suppressed")?.0.rsplit(' ').next()?.parse::<usize>().ok())
+            .filter_map(|line| line.split_once(" more lines of this process were suppressed")?.0.rsplit(' ').next()?.parse::<usize>().ok())
             .sum();
         (lines, suppressed)
     };

@@ -209,7 +209,7 @@ fn a_dying_program_says_why_in_the_error_log() {
     let server = Server::run(&setting.script("echo 'cannot open shared object file' >&2; exit 127", ""));
     wait("it is told", || error_log(&server).contains("ended: exit status 127; a new one starts in 100 ms"));
     let log = error_log(&server);
-    assert!(log.contains("backend \"app\"") && log.contains("cannot open shared object file"), "{log}");
+    assert!(log.contains("] spawn: backend \"app\"") && log.contains("cannot open shared object file"), "{log}");
     assert_eq!(server.get("/").status, 200);
 }
 
