@@ -6,6 +6,7 @@
 //! processor: whom the cache knows is answered before, then each client has its turn. A request that no worker in its senses sends ends its sender.
 
 mod cache;
+mod failures;
 mod queue;
 
 use crate::config::AuthSlice;
@@ -19,6 +20,7 @@ use crate::sys::epoll::Interest;
 use crate::sys::file::{self, Stat};
 use crate::sys::{clock, socket};
 use cache::Cache;
+use failures::Failures;
 use queue::Queue;
 use std::collections::BTreeMap;
 use std::io;
@@ -36,6 +38,7 @@ struct Auth {
     senders: BTreeMap<u64, Sender>,
     queue: Queue<Job>,
     cache: Cache,
+    failures: Failures,
     next_token: u64,
     stopping: bool,
     /// Room for one request.
@@ -83,6 +86,7 @@ impl Auth {
             senders: BTreeMap::new(),
             queue: Queue::default(),
             cache: Cache::new(),
+            failures: Failures::default(),
             next_token: PARENT + 1,
             stopping: false,
             buffer: vec![0; Request::LENGTH_MAX + 1],
@@ -145,6 +149,9 @@ impl Auth {
         if self.cache.knows(&request, now) {
             return self.answer(token, request.id, Verdict::Yes);
         }
+        if let Some(seconds) = self.failures.wait(request.client, &request.user, now) {
+            return self.answer(token, request.id, Verdict::Wait(seconds));
+        }
         if let Some(sender) = self.senders.get_mut(&token) {
             sender.waiting += 1;
             self.queue.push(request.client, Job { token, request });
@@ -160,17 +167,25 @@ impl Auth {
             if now >= request.deadline {
                 continue;
             }
-            // Another request of the same page may have shown it meanwhile.
-            let known = self.cache.knows(&request, now);
+            // Other requests of the same client may have shown it meanwhile, or been wrong.
+            if self.cache.knows(&request, now) {
+                self.answer(token, request.id, Verdict::Yes);
+                continue;
+            }
+            if let Some(seconds) = self.failures.wait(request.client, &request.user, now) {
+                self.answer(token, request.id, Verdict::Wait(seconds));
+                continue;
+            }
             let users = self.realms.get(usize::from(request.realm)).map(|realm| &realm.users);
-            let right = known || users.is_some_and(|users| users.check(&request.user, &request.password));
-            if right && !known {
-                self.cache.keep(&request, clock::monotonic_ms());
+            let right = users.is_some_and(|users| users.check(&request.user, &request.password));
+            let now = clock::monotonic_ms();
+            if right {
+                self.cache.keep(&request, now);
+                self.failures.clear(request.client, &request.user);
+            } else {
+                self.failures.count(request.client, &request.user, now);
             }
-            self.answer(token, request.id, if right { Verdict::Yes } else { Verdict::No });
-            if !known {
-                return;
-            }
+            return self.answer(token, request.id, if right { Verdict::Yes } else { Verdict::No });
         }
     }
 

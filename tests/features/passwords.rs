@@ -128,6 +128,7 @@ fn a_user_is_asked_for_whichever_way_leads_there() {
     }
     let server = Server::run(
         &Configuration::of(&root.path())
+            .server_also("workers = 1")
             .backend(&users.table())
             .site_also("error_pages = { 401 = \"/401.html\" }\nlisting = true")
             .rule("path = \"/by/rewrite\"\nrewrite = \"/secret/\"")
@@ -210,6 +211,7 @@ fn backends_are_told_the_user_and_not_the_password() {
     let root = Root::with_index();
     let server = Server::run(
         &Configuration::of(&root.path())
+            .server_also("workers = 1")
             .backend(&backend.table(""))
             .backend(&users.table())
             .rule("path = \"/staff/*\"\nauth = \"staff\"")
@@ -300,5 +302,60 @@ fn others_are_served_while_a_password_is_looked_at() {
     assert_eq!(waiting.last_mut().map(|client| client.buffered()), Some(0));
     for client in &mut waiting {
         assert_eq!(client.response("GET").status, 401);
+    }
+}
+
+/// H06: who has a wrong password looked at learns nothing by the time it takes, whether there is such a user or not.
+#[test]
+fn h06_a_wrong_user_takes_as_long_as_a_wrong_password() {
+    let output = Command::new("htpasswd").args(["-nbBC", "6", "alice", "secret"]).output().unwrap();
+    let users = Users::new(&String::from_utf8(output.stdout).unwrap());
+    let (_root, server) = run(&users, &["auth = \"staff\""]);
+    let many = if std::env::var_os("ANCHORITE_TESTS_ALL").is_some_and(|value| value == "1") { 1_000 } else { 60 };
+    let mut times = [Vec::new(), Vec::new()];
+    let mut client = server.connect();
+    for number in 0..many {
+        // By turns, so that what slows the machine slows both.
+        for (user, times) in ["alice", "nobody"].iter().zip(&mut times) {
+            let began = std::time::Instant::now();
+            client.send(crate::support::request("GET", "/", &[&basic(user, &format!("wrong {number}"))]));
+            assert_eq!(client.response("GET").status, 401);
+            times.push(began.elapsed());
+        }
+    }
+    let [known, unknown] = times.map(|mut times| {
+        times.sort();
+        times[times.len() / 2].as_secs_f64()
+    });
+    // Without a hash it would be a hundredth.
+    assert!((0.5..2.0).contains(&(known / unknown)), "{known} s and {unknown} s");
+}
+
+/// H06: wrong ones are counted, and whoever had many waits; nobody else does.
+#[test]
+fn h06_who_guesses_is_slowed_and_nobody_else() {
+    let users = Users::new(&line("alice", "bcrypt", "secret"));
+    let root = Root::with_index();
+    let configuration = Configuration::of(&root.path()).server_also("trusted_proxies = [\"127.0.0.0/8\"]\nworkers = 2");
+    let server = Server::run(&configuration.backend(&users.table()).rule("auth = \"staff\""));
+    let ask = |client: &str, password: &str| server.ask("GET", "/", &[&format!("X-Forwarded-For: {client}"), &basic("alice", password)]);
+    for number in 0..5 {
+        ask("192.0.2.1", &format!("guess {number}")).must_be(&[401]);
+    }
+    let slowed = ask("192.0.2.1", "guess 5").must_be(&[429]);
+    assert_eq!(slowed.field("Retry-After"), Some("1"));
+    ask("192.0.2.2", "secret").must_be(&[200]);
+    let told = || fs::read_to_string(server.home().join("error.log")).unwrap_or_default();
+    assert!(wait_until(PATIENCE, || told().contains("there were too many wrong passwords")).is_some(), "{}", told());
+    let come = wait_until(PATIENCE, || ask("192.0.2.1", "secret again").status == 401);
+    assert!(come.is_some());
+    // Nor is the right one looked at then, which would tell that it is.
+    ask("192.0.2.1", "secret").must_be(&[429]);
+    assert!(wait_until(PATIENCE, || ask("192.0.2.1", "secret").status == 200).is_some());
+    // What was right is forgiven.
+    ask("192.0.2.1", "guess 6").must_be(&[401]);
+    // Whoever is on this machine is behind it, or all of those are one.
+    for number in 0..30 {
+        server.ask("GET", "/", &[&basic("alice", &format!("guess {number}"))]).must_be(&[401]);
     }
 }

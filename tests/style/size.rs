@@ -7,7 +7,7 @@ use crate::source::{files, read, without_tests};
 /// are; `spool` counts what all bodies take, which nobody who reads them may; `spawn` becomes the
 /// users of programs, which takes root, and hears from workers which CGI program a request is for; `keys` holds what no worker may see;
 /// `auth` makes hashes that are slow on purpose, which no worker may wait for.
-const PRIVILEGED_MAX: usize = 6_700;
+const PRIVILEGED_MAX: usize = 6_800;
 
 /// Lines of one file without tests.
 const FILE_MAX: usize = 600;
@@ -17,7 +17,7 @@ fn lines(path: &std::path::Path) -> usize {
 }
 
 #[test]
-fn parent_and_broker_stay_below_6700_lines() {
+fn parent_and_broker_stay_below_6800_lines() {
     let counted: Vec<_> =
         ["src/parent", "src/broker"].iter().flat_map(|room| files(room, ".rs")).map(|path| (lines(&path), path)).collect();
     let sum: usize = counted.iter().map(|(count, _)| count).sum();

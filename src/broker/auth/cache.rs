@@ -1,6 +1,8 @@
 //! Passwords that were right a moment ago, so that a page with fifty pictures costs one hash. No password is kept: only a keyed hash of what was
-//! asked, whose key this process has drawn and nobody else knows.
+//! asked and by whom, whose key this process has drawn and nobody else knows. By whom, since another client must not find out at once, however
+//! slowed it is, that a guess is right.
 
+use super::failures::network;
 use crate::ipc::auth::Request;
 use sha2::{Digest, Sha256};
 use std::collections::HashMap;
@@ -40,6 +42,7 @@ impl Cache {
     fn hash(&self, request: &Request) -> [u8; 32] {
         let mut hash = Sha256::new();
         self.key.iter().for_each(|word| hash.update(word.to_le_bytes()));
+        hash.update(network(request.client).octets());
         hash.update(request.realm.to_le_bytes());
         hash.update(request.user.len().to_le_bytes());
         hash.update(&request.user);
@@ -73,6 +76,9 @@ mod tests {
             assert!(!cache.knows(&request(realm, user, password), 0), "{realm} {user} {password}");
         }
         assert!(!cache.knows(&request(0, "ab", "c"), KEPT_MS));
+        let other = Request { client: Ipv6Addr::UNSPECIFIED, ..request(0, "ab", "c") };
+        cache.keep(&other, 0);
+        assert!(cache.knows(&other, 0) && !cache.knows(&Request { client: Ipv6Addr::new(1, 0, 0, 0, 0, 0, 0, 0), ..other }, 0));
         cache.keep(&request(1, "ab", "c"), 0);
         cache.forget(0);
         assert!(!cache.knows(&request(0, "ab", "c"), 0) && cache.knows(&request(1, "ab", "c"), 0));
