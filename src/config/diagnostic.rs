@@ -57,9 +57,9 @@ impl fmt::Display for Diagnostic {
         if let Some(place) = &self.place {
             write!(f, "{}:{}:", place.line, place.column)?;
         }
-        write!(f, " {}", self.message)?;
+        write!(f, " {}", printable(&self.message))?;
         if !self.help.is_empty() {
-            write!(f, ", {}", self.help)?;
+            write!(f, ", {}", printable(&self.help))?;
         }
         match &self.place {
             Some(place) => place.fmt_excerpt(f),

@@ -141,6 +141,8 @@ mod tests {
         ] {
             assert_eq!(said(&format!("path = \"/*\"\nredirect = \"{to}\"")), [format!("5:12: \"{to}\" {said_of_it}")]);
         }
+        // A number of TOML's that the parser takes in pieces: what is shown of it is as printable as all else.
+        assert!(!said("redirect = \"/a{{\"\nstatus = 3_A\0\x1b1").concat().contains(['\0', '\x1b']));
         assert_eq!(
             said("redirect = \"/a{{\"\nstatus = 200")[0],
             "5:10: 200 is not the status of a redirect, expected 301, 302, 303, 307 or 308"
