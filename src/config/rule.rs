@@ -267,6 +267,8 @@ pub enum Variable {
     RequestId,
     TlsVersion,
     TlsSni,
+    /// Subject of the certificate that the client has shown.
+    TlsClient,
 }
 
 /// `access_log` of a site, `format` of `[log]`.

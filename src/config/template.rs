@@ -208,7 +208,8 @@ fn misplaced(variable: Variable, purpose: Purpose) -> Option<&'static str> {
         | Variable::Duration
         | Variable::RequestId
         | Variable::TlsVersion
-        | Variable::TlsSni => None,
+        | Variable::TlsSni
+        | Variable::TlsClient => None,
     }
 }
 
@@ -231,7 +232,7 @@ impl fmt::Display for Template {
     }
 }
 
-const VARIABLES: [(&str, Variable); 15] = [
+const VARIABLES: [(&str, Variable); 16] = [
     ("path", Variable::Path),
     ("query", Variable::Query),
     ("uri", Variable::Uri),
@@ -247,6 +248,7 @@ const VARIABLES: [(&str, Variable); 15] = [
     ("request_id", Variable::RequestId),
     ("tls.version", Variable::TlsVersion),
     ("tls.sni", Variable::TlsSni),
+    ("tls.client", Variable::TlsClient),
 ];
 
 #[cfg(test)]
@@ -294,7 +296,7 @@ mod tests {
     #[test]
     fn braces_and_names_are_checked_where_they_stand() {
         let known = "known are {1}, {header.NAME}, {path}, {query}, {uri}, {host}, {scheme}, {method}, {client}, {user}, {status}, {bytes}, \
-                     {time}, {duration}, {request_id}, {tls.version}, {tls.sni}";
+                     {time}, {duration}, {request_id}, {tls.version}, {tls.sni}, {tls.client}";
         let open = "\"{\" without a \"}\" behind it, expected a variable such as \"{path}\", or \"{{\" for a brace itself";
         for (text, said) in [
             ("é{path", format!("2..7: {open}")),

@@ -64,6 +64,13 @@ pub struct Secured {
     pub holder: Option<Holder>,
 }
 
+impl Secured {
+    /// Whom the client's certificate names; empty without one.
+    pub fn subject(&self) -> &str {
+        self.holder.as_ref().map_or("", |holder| &holder.subject)
+    }
+}
+
 /// Whom a certificate names, and who says so; names as in RFC 4514.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Holder {

@@ -40,6 +40,8 @@ pub struct Exchange<'a> {
     pub request_id: &'a [u8],
     pub tls_version: &'a str,
     pub tls_sni: &'a str,
+    /// Subject of the certificate that the client has shown, or empty.
+    pub tls_client: &'a str,
     pub fields: &'a dyn Fields,
 }
 
@@ -220,6 +222,7 @@ impl Values for Exchange<'_> {
             Variable::RequestId => Value::Text(self.request_id),
             Variable::TlsVersion => Value::Text(self.tls_version.as_bytes()),
             Variable::TlsSni => Value::Text(self.tls_sni.as_bytes()),
+            Variable::TlsClient => Value::Text(self.tls_client.as_bytes()),
         }
     }
 
@@ -328,6 +331,7 @@ mod tests {
             request_id: b"id1",
             tls_version: "TLSv1.3",
             tls_sni: "a.test",
+            tls_client: "",
             fields: &fields,
         })
     }

@@ -393,6 +393,7 @@ pub(crate) mod tests {
             "request_id" => Variable::RequestId,
             "tls.version" => Variable::TlsVersion,
             "tls.sni" => Variable::TlsSni,
+            "tls.client" => Variable::TlsClient,
             other => panic!("{other}"),
         })
     }
@@ -422,7 +423,8 @@ pub(crate) mod tests {
                 | Variable::Duration
                 | Variable::RequestId
                 | Variable::TlsVersion
-                | Variable::TlsSni => Value::Nothing,
+                | Variable::TlsSni
+                | Variable::TlsClient => Value::Nothing,
             }
         }
 

@@ -208,6 +208,7 @@ fn write_line(format: &LogFormat, exchange: &Exchange<'_>, name: &str, line: &mu
         request_id: exchange.request_id,
         tls_version: exchange.tls.map_or("", |tls| tls.version),
         tls_sni: exchange.tls.map_or("", |tls| &tls.sni),
+        tls_client: exchange.tls.map_or("", Secured::subject),
         fields: request.map_or(&NoFields, |request| request),
     };
     // A template may name any number of fields: shorter ones are tried until the whole keeps within a line.

@@ -432,14 +432,16 @@ fn clients_show_certificates_and_applications_are_told_whose() {
         answer(format!("Content-Type: text/plain\r\n\r\n{}", told.map(|name| seen.value(name).unwrap_or("-").to_owned()).join("|")))
     });
     let asks = |how: &str| a.pair().replace('}', &format!(", client_ca = {:?}, client_auth = \"{how}\" }}", authority.certificate()));
-    let rule = "[[site.rule]]\npath = \"/app\"\nbackend = \"fake\"\ncheck = false";
+    let rule =
+        "[[site.rule]]\nheader = { X-Client = \"<{tls.client}>\" }\n[[site.rule]]\npath = \"/app\"\nbackend = \"fake\"\ncheck = false";
     let configuration = Configuration::new()
         .server_also("workers = 1")
+        .log("access = \"stderr\"\nerror = \"stderr\"\nformat = \"by <{tls.client}> {status}\"")
         .backend(&backend.table(""))
         .site(&root.path(), &format!("name = [\"may.test\"]\ntls = {}\n{rule}", asks("optional")))
         .site(&root.path(), &format!("name = [\"must.test\"]\ntls = {}\n{rule}", asks("required")));
     let (configuration, address) = secured(configuration);
-    let _server = Server::run(&configuration);
+    let server = Server::run(&configuration);
     let ann = authority.client("ann", "/O=Example, Inc./CN=ann");
     let mallory = stranger.client("mallory", "/CN=mallory");
     let told = "SUCCESS|CN=ann,O=Example\\, Inc.|CN=Test Authority";
@@ -449,6 +451,9 @@ fn clients_show_certificates_and_applications_are_told_whose() {
         assert_eq!(ask(manner("may.test"), "may.test"), "NONE|-|-");
         assert_eq!(ask(manner("may.test").shows(&ann), "may.test"), told);
         assert_eq!(ask(manner("must.test").shows(&ann), "must.test"), told);
+        let named = |manner: Manner| manner.connect(&authority, address).ask("may.test", "/app").field("X-Client").map(str::to_owned);
+        assert_eq!(named(manner("may.test")).as_deref(), Some("<>"));
+        assert_eq!(named(manner("may.test").shows(&ann)).as_deref(), Some("<CN=ann,O=Example\\, Inc.>"));
         for manner in [manner("must.test"), manner("must.test").shows(&mallory), manner("may.test").shows(&mallory)] {
             // In TLS 1.3 the client has its part of the handshake behind it when it hears of this.
             let refused = match manner.try_connect(&authority, address) {
@@ -457,6 +462,9 @@ fn clients_show_certificates_and_applications_are_told_whose() {
             };
             assert!(refused);
         }
+    }
+    for line in ["by <CN=ann,O=Example\\x5C, Inc.> 200", "by <-> 200"] {
+        assert!(wait_until(PATIENCE, || server.stderr().contains(line)).is_some(), "{line}: {}", server.stderr());
     }
     // What was proven is remembered with the session.
     let configuration = Manner::to("must.test").shows(&ann).configuration(&authority);

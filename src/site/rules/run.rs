@@ -1,6 +1,6 @@
 //! One request's run over the rules: a machine that can stop wherever the disk must be asked.
 
-use super::super::facts::Facts;
+use super::super::facts::{Facts, Secured};
 use super::super::lookup::{Question, Stands};
 use super::super::script::Script;
 use super::super::template::{self, Value, Values};
@@ -528,6 +528,7 @@ impl Values for Inputs<'_> {
             Variable::Time => Value::Text(facts.time),
             Variable::TlsVersion => Value::Text(facts.tls.map_or("", |tls| tls.version).as_bytes()),
             Variable::TlsSni => Value::Text(facts.tls.map_or("", |tls| &tls.sni).as_bytes()),
+            Variable::TlsClient => Value::Text(facts.tls.map_or("", Secured::subject).as_bytes()),
             Variable::Status => self.status.map_or(Value::Status, |status| Value::Number(u64::from(status.code()))),
             // Of access lines alone.
             Variable::Bytes | Variable::Duration => Value::Nothing,

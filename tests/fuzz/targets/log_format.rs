@@ -63,6 +63,7 @@ libfuzzer_sys::fuzz_target!(|data: (u8, u16, u64, &[u8])| {
         request_id: b"0123456789abcdef",
         tls_version: "",
         tls_sni: "",
+        tls_client: "",
         fields: &One(agent),
     };
     for format in FORMATS.iter() {
