@@ -76,8 +76,9 @@ impl<'d> Table<'d> {
 
     fn checked(names: &'static Names, parts: Vec<Part<'d>>, at: Range<usize>, faults: &mut Faults<'_>) -> Table<'d> {
         for part in &parts {
-            for (key, _) in part.entries {
-                if !names.keys.contains(&key.get_ref().as_ref()) {
+            for (key, value) in part.entries {
+                let is_nothing = names.planned.contains(&key.get_ref().as_ref()) && asks_nothing(key.get_ref(), value.get_ref());
+                if !names.keys.contains(&key.get_ref().as_ref()) && !is_nothing {
                     let (message, help) = names::explain_unknown(names, key.get_ref());
                     faults.report(shifted(key.span(), part.shift), message, help);
                 }
@@ -202,6 +203,16 @@ impl<'d> Table<'d> {
             }
         }
         tables
+    }
+}
+
+/// Whether a key of later versions has a value that asks for nothing: what this version does anyway. `users` of a site says only whether the
+/// pages of users are there too, of which there are none.
+fn asks_nothing(key: &str, value: &DeValue<'_>) -> bool {
+    match value {
+        DeValue::Boolean(asked) => !asked || key == "users",
+        DeValue::String(text) => text.is_empty(),
+        DeValue::Integer(_) | DeValue::Float(_) | DeValue::Datetime(_) | DeValue::Array(_) | DeValue::Table(_) => false,
     }
 }
 

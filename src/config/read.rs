@@ -385,6 +385,17 @@ cgi = true
     }
 
     #[test]
+    fn what_asks_a_later_version_for_nothing_is_taken() {
+        let site = |line: &str| told(&format!("[[site]]\nroot = \"/a\"\n{line}\n"));
+        for line in ["htaccess = false", "users = true", "users = false", "user = \"\""] {
+            assert_eq!(site(line), [""; 0], "{line}");
+        }
+        for (line, key) in [("htaccess = true", "htaccess"), ("htaccess = [\"Auth\"]", "htaccess"), ("user = \"{1}\"", "user")] {
+            assert!(site(line)[0].starts_with(&format!("3:1: \"{key}\" is not supported by this version")), "{line}: {:?}", site(line));
+        }
+    }
+
+    #[test]
     fn a_key_given_twice_is_told_with_both_places() {
         let file = "/etc/anchorite/anchorite.toml";
         let text = "[server]\nworkers = 1\n\"workers\" = 2\n[[site]]\nroot = \"/a\"\n[server]\nuser = \"x\"\n\
