@@ -4,6 +4,7 @@
 
 mod coding;
 mod condition;
+mod fields;
 mod line;
 mod told;
 
@@ -89,6 +90,9 @@ pub fn explain(
     let sent = seen.map(|seen| coding::of_file((sites, site), &mut plan, facts, circumstances, seen, &mut look));
     let condition = sent.as_ref().and_then(|sent| condition::of_file(circumstances, plan.changes(), sent, behind.now));
     lines.push(outcome_line(sites, site, &plan, facts, outcome, condition));
+    if let Some(sent) = sent.as_ref().filter(|_| condition.is_none()) {
+        lines.extend(fields::of_file((sites, site), &plan, circumstances, sent, behind.now));
+    }
     lines.extend(match sent {
         Some(sent) => sent.line,
         None if outcome == Outcome::Listing => coding::of_listing(site, &plan, circumstances),
@@ -521,6 +525,10 @@ mod tests {
              looks up \"/icons/x.png\"\n\
              finds a regular file\n\
              answers with the file \"/icons/x.png\"\n\
+             sends header Content-Type: image/png\n\
+             sends header ETag: \"0.0-1\"\n\
+             sends header Last-Modified: Thu, 01 Jan 1970 00:00:00 GMT\n\
+             sends header Content-Length: 1\n\
              sets header X-A: /icons/x.png%1B\n"
         );
         let text = explained("/icons/no").text();
